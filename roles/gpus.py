@@ -102,7 +102,7 @@ def check_patched_driver(host: Host) -> None:
     read = read_links(host)
     found = tuple(patched(read, {gpu.index: gpu for gpu in read_probe(host).gpus}))
     if not found:
-        why = read.error or "the check did not come to its end"
+        why = read.error or "the check did not finish"
         raise HostFailed(
             f"{host.name}: data between its GPUs could not be verified: {why}", f"rigup verify {host.name}"
         )

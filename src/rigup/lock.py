@@ -68,7 +68,7 @@ class LockedCheckpoint(Frozen):
     @model_validator(mode="after")
     def _has_plain_names(self) -> Self:
         if self.location and any(HOST_PATH.fullmatch(f"/{file.path}") is None for file in self.files):
-            raise ValueError("a file has a name that a unit could not hold")
+            raise ValueError("a file has a name that a systemd unit cannot contain")
         return self
 
     @property

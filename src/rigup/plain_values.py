@@ -51,7 +51,9 @@ def _check_part(value: object, where: str, levels: int, left: list[int], lines: 
 
 def _check_text(text: str, where: str, lines: bool) -> None:
     if len(text) > LONGEST_TEXT:
-        raise InputError(f"{where}: {len(text):,} characters", f"write at most {LONGEST_TEXT:,} characters")
+        raise InputError(
+            f"{where}: {len(text):,} characters are too many", f"write at most {LONGEST_TEXT:,} characters"
+        )
     if text.isprintable():
         return
     if any(unicodedata.category(c) in ("Cc", "Cs") and not (lines and c in "\n\t") for c in text):

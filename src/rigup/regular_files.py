@@ -30,7 +30,9 @@ def home_folder() -> Path:
     try:
         return Path.home() if os.environ.get("HOME") else Path(pwd.getpwuid(os.getuid()).pw_dir)
     except (KeyError, RuntimeError):
-        raise InputError("HOME: not set, and this user has no home folder", "set HOME to a folder of yours") from None
+        raise InputError(
+            "HOME: not set, and this user has no home folder", "set HOME to a folder that you own"
+        ) from None
 
 
 def user_path(text: str, key: str) -> Path:
@@ -40,7 +42,7 @@ def user_path(text: str, key: str) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise InputError(f"{key}: {text.split('/')[0]}: no such user", "write the whole path") from None
+        raise InputError(f"{key}: {text.split('/')[0]}: this user does not exist", "write the whole path") from None
 
 
 def read_bytes(path: Path, name: str = "") -> bytes:
@@ -53,16 +55,16 @@ def read_bytes(path: Path, name: str = "") -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InputError(f"{name}: not a regular file", "put a file of text in its place")
+                raise InputError(f"{name}: not a regular file", "replace it with a text file")
             content = file.read(LARGEST + 1)
     except OSError as error:
         # ENXIO is a socket, ENODEV and the like a device without a driver
         kind = error.errno in (errno.ENXIO, errno.ENODEV, errno.EISDIR)
         raise InputError(f"{name}: {'not a regular file' if kind else error.strerror}", MAY_READ) from None
     except ValueError:  # a null byte in the path
-        raise InputError(f"{name!r}: not a path", "name a file") from None
+        raise InputError(f"{name!r}: not a path", "write the path of a file") from None
     if len(content) > LARGEST:
-        raise InputError(f"{name}: larger than {LARGEST // 2**20} MiB", "put a file of text in its place")
+        raise InputError(f"{name}: larger than {LARGEST // 2**20} MiB", "replace it with a text file")
     return content
 
 
@@ -173,7 +175,7 @@ def refuse_irregular(path: Path, name: str) -> None:
     except (OSError, ValueError):
         return  # the program that opens it says why
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode) and not path.samefile(os.devnull):
-        raise InputError(f"{name}: not a regular file", "put a file of text in its place")
+        raise InputError(f"{name}: not a regular file", "replace it with a text file")
 
 
 def json_of(text: str) -> Any:

@@ -37,7 +37,7 @@ def row(fleet: GpuFleet, expect: int) -> dict[str, Any]:
 
 def test_a_host_without_a_driver_is_refused_before_anything_is_changed(fleet: GpuFleet) -> None:
     said = error(fleet.apply(expect=2))
-    none = "no NVIDIA driver is loaded and rigup.lock pins none; this plan needs 580 or later"
+    none = "no NVIDIA driver is loaded, and rigup.lock pins none; this plan needs 580 or later"
     assert said == {"message": f"{fleet.host.name}: {none}", "hint": f"{LOCK}; or install one yourself"}
     assert fleet.installed() == {}
     assert not fleet.host.says("ls /opt/rigup")

@@ -98,10 +98,10 @@ def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> 
     before = fleet.host.tell("dpkg-query -W")
     said = error(fleet.apply(expect=2))
     run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
-    assert said == {"message": f"{run} put it there", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
+    assert said == {"message": f"{run} installed it", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
     fleet.host.tell("rm /usr/bin/nvidia-uninstall")
     (drift,) = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
-    assert drift["message"].endswith("NVIDIA's .run installer left it behind, without its uninstaller")
+    assert drift["message"].endswith("NVIDIA's .run installer installed it, but its uninstaller is gone")
     assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in drift["hint"]
     assert fleet.host.tell("dpkg-query -W") == before
     fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")

@@ -108,7 +108,7 @@ def test_a_key_is_told_where_it_is_asked_for_alone_and_replaced(serving: Fleet) 
     assert key not in said.text
     open_ = serving.start("tunnel", "chat")
     open_.wait_to_say("open until Ctrl-C")
-    assert "it wants its API key; to see it: rigup key show chat" in open_.text
+    assert "it requires an API key; to see it: rigup key show chat" in open_.text
     url = open_.text.partition("smollm2-135m-instruct): ")[2].split()[0]
     assert (asked(url), asked(url, key)) == ("401", ANSWER)
     assert key not in open_.text
@@ -176,7 +176,7 @@ def test_a_command_on_hosts(serving: Fleet) -> None:
     assert serving.rigup("exec", "--", "id", "-un").stdout.read_text() == "root\n"
     failing = serving.rigup("exec", "--json", "echo a; echo b >&2; exit 3", expect=1).json["hosts"]
     (error,) = failing[0].pop("errors")
-    assert error["message"] == f"{name}: the command ended with 3"
+    assert error["message"] == f"{name}: the command exited with 3"
     of_command = {"status": 3, "stdout": "a\n", "stderr": "b\n", "truncated": False}
     assert failing == [{"host": name, "state": "failed", **of_command}]
     recorded = serving.rigup("log", name, "--json").json["applies"][-1]
@@ -217,7 +217,7 @@ def test_uninstalling_leaves_nothing_but_weights_unless_they_are_to_go(serving: 
     assert (gone["hosts"][0]["state"], gone["weights"]) == ("changed", True)
     assert not host.says("test -e /var/lib/rigup || getent passwd rigup")
     nothing = serving.rigup("uninstall", host.name, "--weights").stdout.read_text()
-    assert nothing == f"{host.name}: nothing of rigup's is there\n"
+    assert nothing == f"{host.name}: nothing from rigup is installed there\n"
 
     serving.apply(seconds=600)
     assert host.answers()

@@ -352,7 +352,7 @@ def test_a_rollout_leaves_no_model_without_a_host(fleet: GatewayFleet) -> None:
     run = fleet.apply("--rolling", "1", expect=1)
     errors = {host["host"]: host["errors"] for host in run.json["hosts"] if host["errors"]}
     assert list(errors) == [first.name]
-    assert "would have nobody left for" in errors[first.name][0]["message"]
+    assert "would have no backend left for" in errors[first.name][0]["message"]
     assert fleet.chats()
     left_out = fleet.rigup("apply", "--yes", "--rolling", "1", "--limit", "boxes", expect=2)
     assert "leaves out" in left_out.text
@@ -400,7 +400,7 @@ def test_tls_with_a_certificate_of_the_users(fleet: GatewayFleet) -> None:
     (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
     assert 1 < seen["certificate_days"] <= 2
     assert {one["state"] for one in seen["backends"]} == {"up"}
-    assert "the certificate ends in 2 days" in fleet.rigup("status", "--limit", "edge").text
+    assert "the certificate expires in 2 days" in fleet.rigup("status", "--limit", "edge").text
     fleet.describe_gateway()
     changes(fleet)
 
@@ -457,7 +457,7 @@ def test_a_configuration_that_cannot_run_is_taken_back(fleet: GatewayFleet) -> N
     fleet.describe_gateway(port=8099)
     run = fleet.apply("--limit", "edge", expect=1)
     (error,) = run.json["hosts"][0]["errors"]
-    assert "the earlier gateway is back" in error["message"], error
+    assert "the earlier gateway was restored" in error["message"], error
     assert fleet.chats()
     assert fleet.gateway.tell(f"sha256sum {FOLDER}/*") == files
     fleet.gateway.tell("systemctl stop stranger")

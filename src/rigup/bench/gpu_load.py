@@ -51,8 +51,8 @@ def _loaded(host: Host, probe: Probe, seconds: int) -> HostLoad:
     endpoints = [endpoint_of(host.name, name, probe.releases[name]) for name in running]
     asked = [endpoint for endpoint in endpoints if endpoint]
     if not asked:
-        message = f"{host.name}: {', '.join(running)} runs across hosts, and only its head can be asked"
-        raise HostFailed(message, "name the head")
+        message = f"{host.name}: {', '.join(running)} runs across hosts, and only its head takes requests"
+        raise HostFailed(message, "name the host of its head")
     started = [gevent.spawn(_outcome, host, endpoint, seconds) for endpoint in asked]
     gevent.joinall(started, raise_error=True)
     if errors := [one.value for one in started if isinstance(one.value, RigupError)]:

@@ -118,7 +118,7 @@ def _check_same(repository: Repository, model: Model, known: Model) -> None:
         if ours != theirs:
             raise InputError(
                 f"{repository.where}: {key} is {ours:,}, but {known.name} of the catalogue has {theirs:,}",
-                "name the model that it is: --model NAME",
+                "name the right model: --model NAME",
             )
 
 

@@ -39,7 +39,7 @@ def layer_keys(said: Said, architecture: str, layers: int, names: Collection[str
         return _mamba(said, each[:layers], names)
     if any(key in said for key in STATES):
         raise InputError(
-            f"{where}: rigup does not know which layers of {architecture} keep what",
+            f"{where}: rigup does not know what each layer of {architecture} caches",
             "choose a repository that has config.json beside the GGUF files",
         )
     if "attention.kv_lora_rank" in said:

@@ -22,7 +22,7 @@ from rigup.cli.sessions.session import pop_sudo_password
 from rigup.errors import InputError, RigupError
 
 VERBS = {
-    "up": "take a host from its description to a service that has answered, in one command",
+    "up": "describe a host, lock, plan and apply in one command, until its service answers",
     "init": "probe a host and write its inventory entry and group_data file",
     "plan": "show offline what each rig will serve: memory per GPU, command line, refusals and alternatives",
     "fit": "list every model that a rig can serve, at its best; or the rigs that can serve one model",
@@ -44,15 +44,15 @@ VERBS = {
     "schema": "print the JSON schema of what a verb prints with --json",
     "completion": "print a completion script for bash, zsh or fish, or the man page",
     "chat": "talk to a service through a tunnel, with its tokens/s; or send one prompt",
-    "tunnel": "bring endpoints of services to this machine's loopback address until Ctrl-C",
-    "stop": "stop services after their requests in flight; they stay stopped until the next apply",
+    "tunnel": "forward the endpoints of services to this machine's loopback address until Ctrl-C",
+    "stop": "stop services once their requests in flight have ended; they stay stopped until the next apply",
     "start": "start services that were stopped, and wait until they answer",
-    "restart": "restart services after their requests in flight, and wait until they answer",
+    "restart": "restart services once their requests in flight have ended, and wait until they answer",
     "key": "show the API keys of services, or replace one",
-    "logs": "print the journal of services over hosts, merged by time; -f goes on as it grows",
+    "logs": "print the journals of services on all hosts, merged by time; -f follows new entries",
     "compare": "show what differs between two hosts: hardware, driver, builds, releases, settings",
-    "uninstall": "remove from a host all that rigup has put there; weights on request, the driver stays",
-    "exec": "run a command on hosts and print what it says, line by line",
+    "uninstall": "remove everything that rigup put on a host; weights on request, never the driver",
+    "exec": "run a command on hosts and print its output line by line",
     "lab": "boot disposable machines to rehearse on",
 }
 

@@ -20,7 +20,7 @@ examples:
   rigup plan                                  plan the only inventory
   rigup plan inventories/homelab.py --explain show the figures behind each decision and their sources
   rigup plan --limit quad_3090 --json         print one group's plans as JSON
-  rigup plan --prefer speed                   show the fastest choice of each service, which apply would not take
+  rigup plan --prefer speed                   show the fastest choice of each service; apply ignores --prefer
   rigup plan --format markdown --before main.json
                                               summarise a pull request against an earlier rigup plan --json
   rigup plan --calibrate                      compare planned GPU memory with past starts
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prefer",
         choices=get_args(Preference),
-        help="show what every service would be with this preference; set prefer in a service to keep it",
+        help="show what every service would run with this preference; set prefer in a service to keep it",
     )
     parser.add_argument(
         "--calibrate",

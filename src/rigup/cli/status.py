@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         from rigup.cli.page.writing import check_page, write_html
 
         if args.watch is not None:
-            raise InputError("--html and --watch: a page is of one moment", "run rigup status --html FILE from a timer")
+            raise InputError("--html cannot be combined with --watch", "run rigup status --html FILE from a timer")
         check_page(args)
     with hosts.open_inspection(args, lambda found: found.verify()) as inspected:
         if args.watch is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EPILOG = """\
 examples:
   rigup uninstall gpu1.lan               show what goes and what stays, ask, remove it
-  rigup uninstall gpu1.lan --weights     the checkpoints as well
+  rigup uninstall gpu1.lan --weights     remove the checkpoints as well
   rigup uninstall gpu1.lan --yes --json
 
 Gateways send its services no more requests, and those in flight end first. The driver, installed packages and their
@@ -82,7 +82,7 @@ def _show(run: UninstallRun, weights: bool, out: Lines) -> bool:
 
     for host, found in run.found.items():
         if not found.is_anything(weights):
-            out.say(f"{host}: nothing of rigup's is there")
+            out.say(f"{host}: nothing from rigup is installed there")
             continue
         size = bytes_text(found.other_bytes)
         out.say(f"{host}:")

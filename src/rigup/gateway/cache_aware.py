@@ -18,7 +18,7 @@ from rigup.plan import Finding
 
 # What begins as earlier requests did. The rest goes to the backend with the fewest requests.
 ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
-# The section that has smg choose, its server, and the one where HAProxy chooses while smg is away.
+# The section that has smg choose, its server, and the one where HAProxy chooses while smg is down.
 CHOOSING, SMG, DIRECT = "cached-", "smg", "direct"
 # What tells whether a backend may get requests: drained by a command, away, or of weight 0.
 _STATE = "state-"

@@ -47,7 +47,7 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
                 'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
             )
     if not gateway.clients and not is_loopback(gateway.listen):
-        raise InputError(f"{where}.clients: missing: anybody who reaches {gateway.listen} could use it", _CLIENT)
+        raise InputError(f"{where}.clients: missing: anyone who reaches {gateway.listen} could use it", _CLIENT)
     taken: dict[int, str] = {}
     for key, port in _ports(gateway):
         if port in taken:
@@ -157,7 +157,9 @@ def _check_acme_table(tls: dict[str, object], where: str) -> None:
     acme = tls["acme"]
     if len(tls) > 1:
         other = next(key for key in tls if key != "acme")
-        raise InputError(f"{where}.{other}: stands beside acme, which obtains a certificate", "leave one of them out")
+        raise InputError(
+            f"{where}.{other}: cannot be combined with acme, which obtains a certificate", "leave one of them out"
+        )
     if not isinstance(acme, dict):
         raise InputError(f"{where}.acme: must be a table, not {quoted(acme)}", _ACME)
     check_keys(acme, Acme, f"{where}.acme")

@@ -27,7 +27,7 @@ NO_MODEL = error(
     "Name a model, in JSON and before anything nested deeper than 20 levels", param="model", code="model_required"
 )
 NOT_YOURS = error("This API key may not use this model", param="model", code="model_not_allowed")
-TOO_LARGE = error("The request is larger than this gateway takes", code="request_too_large")
+TOO_LARGE = error("The request is larger than this gateway accepts", code="request_too_large")
 TOO_MANY = error("Too many requests per minute for this API key", "rate_limit_error", "rate_limit_exceeded")
 TOO_BUSY = error("Too many requests in flight for this API key", "rate_limit_error", "concurrency_exceeded")
 # What HAProxy answers by itself, by status.

@@ -71,7 +71,7 @@ def _route(
     for plan in with_key:
         if plan.service.api_key_file is None:
             raise InputError(
-                f"{where}: {_names(plan)[1]} makes its API key itself, so the gateway does not have it",
+                f"{where}: {_names(plan)[1]} generates its own API key, which the gateway does not have",
                 f'set services.{plan.service.name}.api_key_file = "secrets/backends.key" in its group',
             )
     files = dict.fromkeys(plan.service.api_key_file for plan in with_key)
@@ -138,14 +138,14 @@ def sharing_with(
     found = [other for other in everyone if (one := other.gateway.shared_address) and one.host == shared.host]
     if len(found) < 2:
         raise InputError(
-            f"{where}.shared_address: only {plan.host} has it",
+            f"{where}.shared_address: only {plan.host} has this address",
             "add another gateway to the group, or leave shared_address out",
         )
     for other in found:
         if other.gateway != plan.gateway:
             raise InputError(
-                f"{where}: differs from that of {other.host}, which shares {shared.host}",
-                "describe both in one group",
+                f"{where}: differs from the gateway of {other.host}, although both share {shared.host}",
+                "put both hosts into one group",
             )
     return tuple(other.host for other in found)
 
@@ -176,6 +176,6 @@ def _check_clients(plan: GatewayPlan, where: str, refused: bool) -> None:
         for model in client.models or ():
             if model not in plan.models and not refused:
                 raise InputError(
-                    f"{where}.clients.{name}.models: nobody serves {quoted(model)}",
+                    f"{where}.clients.{name}.models: no service here serves {quoted(model)}",
                     suggestion(model, plan.models),
                 )

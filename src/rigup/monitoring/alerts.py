@@ -53,7 +53,7 @@ ALERTS = (
           "5m", "page",
           "more than 5 % of the answers of {{ $labels.proxy }} through {{ $labels.host }} are errors"),
     Alert("RigupGatewayCertificateEnds", "rigup_gateway_certificate_end_timestamp_seconds - time() < 14 * 86400", "0m",
-          "look", "the certificate of the gateway {{ $labels.host }} ends in {{ humanizeDuration $value }}"),
+          "look", "the certificate of the gateway {{ $labels.host }} expires in {{ humanizeDuration $value }}"),
     Alert("RigupGpuGone", "count by (host) (DCGM_FI_DEV_GPU_TEMP) < count by (host) (DCGM_FI_DEV_GPU_TEMP offset 1h)",
           "5m", "page", "{{ $labels.host }} shows fewer GPUs than an hour ago"),
     Alert("RigupGpuXid", "DCGM_FI_DEV_XID_ERRORS != 0", "0m", "look",

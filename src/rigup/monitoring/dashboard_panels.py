@@ -162,7 +162,7 @@ CLIENT = "{{client}} {{model}}"
 GATEWAY = Row(
     "Gateway",
     (
-        Panel("Backends up", "none", "By model. 0 means that nobody answers for it.",
+        Panel("Backends up", "none", "By model. 0 means that no backend serves it.",
               (Query(f'sum by (host, proxy) (haproxy_server_status{{{HOST}, {MODELS}, state="UP", server!="held"}})',
                      "{{host}} {{proxy}}"),)),
         Panel("In flight", "none", "Requests that each backend has not answered yet.",
@@ -173,18 +173,18 @@ GATEWAY = Row(
               (Query("sum by (host, proxy, code) "
                      f"(rate(haproxy_backend_http_responses_total{{{HOST}, {MODELS}}}{RATE}))",
                      "{{host}} {{proxy}} {{code}}"),)),
-        Panel("Broken answers", "reqps", "Of each backend: not HTTP, or broken off.",
+        Panel("Broken answers", "reqps", "Answers of each backend that were not HTTP or broke off.",
               (Query(f"rate(haproxy_server_response_errors_total{{{HOST}, {MODELS}}}{RATE})", SERVER),)),
-        Panel("Weight", "none", "Of each backend; 0 while it is taken out.",
+        Panel("Weight", "none", "Weight of each backend; 0 while it gets no requests.",
               (Query(f'haproxy_server_weight{{{HOST}, {MODELS}, server!="held"}}', SERVER),)),
-        Panel("Requests by client", "reqps", "And model. Needs monitoring on the gateway, as do the next two.",
+        Panel("Requests by client", "reqps", "By client and model. Needs monitoring on the gateway; the next two, too.",
               (Query(f"sum by (client, model) (rate(rigup_gateway_requests_total{{{HOST}}}{RATE}))", CLIENT),)),
         Panel("Failed requests by client", "reqps", "Answered with a status of 500 or more.",
               (Query(f"sum by (client, model) (rate(rigup_gateway_failed_requests_total{{{HOST}}}{RATE}))", CLIENT),)),
         Panel("Bytes by client", "Bps", "Requests and answers together.",
               (Query(f"sum by (client, model) (rate(rigup_gateway_received_bytes_total{{{HOST}}}{RATE}) + "
                      f"rate(rigup_gateway_sent_bytes_total{{{HOST}}}{RATE}))", CLIENT),)),
-        Panel("Certificate ends in", "s", "Of each gateway with tls.",
+        Panel("Certificate expires in", "s", "Of each gateway with tls.",
               (Query(f"rigup_gateway_certificate_end_timestamp_seconds{{{HOST}}} - time()", "{{host}}"),)),
     ),
 )  # fmt: skip

@@ -25,7 +25,7 @@ def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine])
         message = f"{here} has no architecture for `{model.architectures[0]}`"
     else:
         return (
-            f"the catalogue does not say which class {model.name} is, by which {release.title} names architectures",
+            f"the catalogue does not name the class of {model.name}, by which {release.title} chooses the architecture",
             "set architectures in the model's file, as in its config.json",
         )
     having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model))

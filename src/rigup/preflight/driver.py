@@ -41,7 +41,7 @@ def _of_no_package(probe: Probe) -> Iterator[Finding]:
     yield Finding(
         rule="host-driver",
         message=f"driver {nvidia.installed} belongs to no package: NVIDIA's .run installer "
-        + ("put it there" if nvidia.installer else "left it behind, without its uninstaller"),
+        + ("installed it" if nvidia.installer else "installed it, but its uninstaller is gone"),
         hint=f"on the host: {'nvidia-uninstall' if nvidia.installer else run}; or keep it: {_KEEP}",
     )
 
@@ -52,16 +52,19 @@ def _unfit(needing: list[Plan], probe: Probe) -> Iterator[Finding]:
     lock = f"let rigup install and hold {nvidia_versions().driver.default}: rigup lock --upgrade driver"
     why, way = "rigup.lock pins none", lock
     if nvidia.image:
-        why, way = f"rigup leaves that of {nvidia.image} alone", f"update it as {nvidia.image} does"
+        why, way = f"rigup does not change the driver of {nvidia.image}", f"update it as {nvidia.image} does"
     elif any(gpu.unified_memory for gpu in rig.gpus):  # the vendor's system brings it
         way = "update it with its maker's tools"
     elif rig.keep_driver:
-        why, way = 'driver = "keep" leaves it to you', 'let rigup install and hold the lock\'s: remove driver = "keep"'
+        why, way = (
+            'rigup installs none with driver = "keep"',
+            'let rigup install and hold the lock\'s: remove driver = "keep"',
+        )
     if not nvidia.loaded:
         (floor, *_) = sorted((plan.driver_floor for plan in needing), reverse=True)
         yield Finding(
             rule="host-driver",
-            message=f"no NVIDIA driver is loaded and {why}; this plan needs {floor} or later",
+            message=f"no NVIDIA driver is loaded, and {why}; this plan needs {floor} or later",
             hint=f"{way}; or install one yourself",
         )
     elif nvidia.mismatched:

@@ -15,7 +15,7 @@ def load_findings(load: HostLoad, probe: Probe) -> Iterator[LinkFinding]:
     """Everything to be said of a host's GPUs under load."""
     limits = {gpu.index: gpu.power.limit_w for gpu in probe.gpus}
     if not load.gpus:
-        yield LinkFinding(False, "NVML said nothing of the GPUs during the load")
+        yield LinkFinding(False, "NVML reported nothing about the GPUs during the load")
     for gpu in load.gpus:
         yield from _gpu(gpu, limits.get(gpu.gpu))
 
@@ -34,7 +34,7 @@ def _gpu(gpu: GpuLoad, limit_w: float | None) -> Iterator[LinkFinding]:
         limit = f" of {limit_w:g} W" if limit_w is not None else ""
         yield LinkFinding(False, f"GPU {gpu.gpu}: at its power limit{limit} in {share:.0%} of the load{_clocks(gpu)}")
     if gpu.held_back is None:
-        yield LinkFinding(False, f"GPU {gpu.gpu}: NVML does not tell what holds its clock down")
+        yield LinkFinding(False, f"GPU {gpu.gpu}: NVML does not report what limits its clock")
 
 
 def _clocks(gpu: GpuLoad) -> str:

@@ -55,7 +55,7 @@ def _unread(links: Links) -> Iterator[LinkFinding]:
     if links.error:
         yield LinkFinding(True, f"NVML does not answer: {links.error}", "on the host: nvidia-smi")
     elif not links.done:
-        yield LinkFinding(True, "the check did not come to its end", "a call into the driver hangs: journalctl -k -b")
+        yield LinkFinding(True, "the check did not finish", "a call into the driver hangs: journalctl -k -b")
 
 
 def _gpu(link: GpuLink, card: ProbedGpu | None) -> Iterator[LinkFinding]:
@@ -69,7 +69,7 @@ def _gpu(link: GpuLink, card: ProbedGpu | None) -> Iterator[LinkFinding]:
     if loaded and best and loaded < best:
         yield LinkFinding(
             True,
-            f"{name}: its link runs at PCIe generation {loaded} under load, card and slot can {best}",
+            f"{name}: its link runs at PCIe generation {loaded} under load, but card and slot support {best}",
             f"set the slot's generation {_BIOS}; look for AER errors: journalctl -k -b | grep AER",
         )
     elif best and link.card_generation and best < link.card_generation:
@@ -92,7 +92,9 @@ def _gpu(link: GpuLink, card: ProbedGpu | None) -> Iterator[LinkFinding]:
     if link.remap_failed:
         yield LinkFinding(True, f"{name}: a faulty row of its memory could not be replaced", "return the card")
     elif link.remap_pending:
-        yield LinkFinding(True, f"{name}: a faulty row of its memory waits for a reset", "reset the card or reboot")
+        yield LinkFinding(
+            True, f"{name}: a faulty row of its memory will be replaced at the next reset", "reset the card or reboot"
+        )
     yield from _held_back(name, card)
 
 
@@ -178,7 +180,7 @@ def _xids(links: Links) -> Iterator[LinkFinding]:
     for xid in links.xids:
         by_code.setdefault(xid.xid, []).append(f"{xid.bus}: {xid.text}" if xid.text else xid.bus)
     for code, texts in by_code.items():
-        times = f"{len(texts)} times, at last " if len(texts) > 1 else ""
+        times = f"{len(texts)} times, most recently " if len(texts) > 1 else ""
         hint = "" if code in _XIDS_OF_PROGRAMS else f"look up Xid {code}: docs.nvidia.com/deploy/xid-errors"
         yield LinkFinding(code not in _XIDS_OF_PROGRAMS, f"Xid {code} since boot: {times}{texts[-1]}", hint)
 

@@ -46,7 +46,7 @@ HELP = {
     "rigup_gateway_failed_requests_total": "Of these, the ones answered with a status of 500 or more.",
     "rigup_gateway_received_bytes_total": "Bytes of these requests.",
     "rigup_gateway_sent_bytes_total": "Bytes of their answers.",
-    "rigup_gateway_certificate_end_timestamp_seconds": "When the certificate that the gateway uses ends.",
+    "rigup_gateway_certificate_end_timestamp_seconds": "When the certificate that the gateway uses expires.",
 }
 
 # errors of reading JSON of an unexpected form: the service or line is left out then

@@ -219,6 +219,9 @@ def _limited(hosts: tuple[HostEntry, ...], groups: dict[str, Any], limit: str | 
         }
         found = {host.name for host in hosts if host.name in in_groups or fnmatch.fnmatch(host.name, pattern)}
         if not found:
-            raise InputError(f'--limit: "{pattern}" is neither a group nor a host', f"groups: {', '.join(groups)}")
+            raise InputError(
+                f'--limit: "{pattern}" is neither a group nor a host',
+                f"name a host, or one of the groups: {', '.join(groups)}",
+            )
         kept |= found
     return tuple(host for host in hosts if host.name in kept)

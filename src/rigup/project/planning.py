@@ -191,7 +191,7 @@ def _with_all_or_none(outcomes: Sequence[Rendered | Refusal]) -> Iterator[Render
             finding = Finding(
                 rule="swap-group",
                 message=f"takes turns with {refused[0]}, which is refused",
-                hint="mend that one first, or leave swap out",
+                hint="fix that one first, or leave swap out",
                 source="docs/swap.md",
             )
             yield Refusal(candidate.rig, candidate.service, (finding,))

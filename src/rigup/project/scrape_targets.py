@@ -20,7 +20,7 @@ def scraping_of(project: Project, here: str | None) -> ScrapeConfig:
     """
     names = [bare_name(host.name) for host in project.hosts]
     if here is not None and bare_name(here) not in names:
-        raise InputError(f'--from: "{here}" is not a host of this inventory', f"hosts: {', '.join(names)}")
+        raise InputError(f'--from: "{here}" is not a host of this inventory', f"choose from: {', '.join(names)}")
     plans = plans_by_host(plan_project(project))
     return scrape_config_of(_scraped(project, host, plans.get(host.name, ()), here) for host in project.hosts)
 

@@ -142,7 +142,7 @@ def exclusions(values: Any, anywhere: bool = False) -> Exclusions:
 def _expression(text: str) -> re.Pattern[str]:
     """A regular expression of a configuration, of the simple kind that those have: it cannot take exponential time."""
     if text.count("*") + text.count("+") > MOST_WILDCARDS or re.search(r"[*+}]\)*[*+{]|\)[*+{]", text):
-        raise ValueError("a pattern of modules that are not quantised repeats what repeats")
+        raise ValueError("a pattern of modules that are not quantised has a repetition within a repetition")
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError):

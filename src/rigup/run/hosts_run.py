@@ -68,8 +68,8 @@ def check_services(
         if first := next((firsts[name] for host in project.hosts if name in (firsts := firsts_in(host))), ""):
             raise InputError(f"{name} takes turns with {first}, in its unit", f"name {first} instead")
         elsewhere = [host.name for host in project.everyone if name in services_in((host,), members)]
-        hint = f"services: {', '.join(known) or 'none'}"
+        hint = f"choose from: {', '.join(known)}" if known else "run rigup plan to see what each host serves"
         raise InputError(
             f'no service "{name}" on these hosts' if elsewhere else f'no service "{name}" in the inventory',
-            f"it is on {', '.join(elsewhere)}: change --limit" if elsewhere else hint,
+            f"change --limit: it is on {', '.join(elsewhere)}" if elsewhere else hint,
         )

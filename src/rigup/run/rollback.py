@@ -98,7 +98,7 @@ class RollbackRun(HostsRun):
             self.results[host.name].state = "unchanged"
             return
         if not kept or (service is not None and service not in kept):
-            has = f"it has {', '.join(kept)}" if kept else "nothing was ever applied"
+            has = f"choose from: {', '.join(kept)}" if kept else "run rigup apply first"
             what = f"there is no service {service}" if service and kept else "there are no releases"
             raise Refused(f"{host.name}: {what}", has)
         if service is None and to is not None and len(kept) > 1:
@@ -121,14 +121,14 @@ class RollbackRun(HostsRun):
             message = (
                 f"{name}: {service} spans {' and '.join(hosts)}, and {' and '.join(absent)} is not in this inventory"
             )
-            raise Refused(message, "all hosts of a node group go back together")
+            raise Refused(message, "add it to the inventory: all hosts of a node group go back together")
         if not hosts or name == hosts[0]:
             return Step(*choose(name, kept, to))
         of_head = self.kept[hosts[0]].get(service)
         if not of_head:
             raise Refused(
                 f"{name}: {service}: its head {hosts[0]} has no release to go back to",
-                "all hosts of a node group go back together",
+                "run rigup releases to list the releases of each host",
             )
         wanted = choose(hosts[0], of_head, to)[1]
         current = next((release for release in kept if release.current), None)
@@ -188,5 +188,5 @@ def _check_unchanged(host: Host, release: RetainedRelease) -> None:
             raise Refused(
                 f"{host.name}: {release.service}: release {release.number} cannot run: not as it was hashed then: "
                 f"{changed[0]}{more}",
-                "put the earlier files, inventory and lock back and run rigup apply, which hashes them again",
+                "restore the earlier files, inventory and lock and run rigup apply, which hashes them again",
             )

@@ -86,7 +86,7 @@ def check_service(plans: dict[str, tuple[Plan, ...]], service: str | None) -> No
             "run rigup plan to see what each host serves",
         )
     if service is not None and service not in known:
-        raise InputError(f'--service: no service "{service}" here', f"services: {', '.join(known)}")
+        raise InputError(f'--service: no service "{service}" here', f"choose from: {', '.join(known)}")
 
 
 def about(host: str, plan: BoundPlan, member: Plan, probe: Probe) -> dict[str, Any]:

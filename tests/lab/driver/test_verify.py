@@ -66,7 +66,7 @@ def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> N
     fleet.host.tell("rm -f /run/lab-gpus/gpu*")
     assert {
         "GPU 0: its link has 8 lanes of 16",
-        "GPU 2: its link runs at PCIe generation 1 under load, card and slot can 4",
+        "GPU 2: its link runs at PCIe generation 1 under load, but card and slot support 4",
         "GPU 3: slowed down at 92 °C: hardware slowdown, hardware thermal",
         "GPU 1 to GPU 0: data arrive changed",
     } <= said

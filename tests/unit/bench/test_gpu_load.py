@@ -117,7 +117,7 @@ def test_a_build_with_torch_multiplies_as_the_worker(there: Callable[..., list[t
         (
             replace(SERVING, releases={"chat": HEAD | {"set": {"nodes": [{"host": "gpu0"}, {"host": "gpu1"}]}}}),
             {},
-            "chat runs across hosts, and only its head can be asked",
+            "chat runs across hosts, and only its head takes requests",
         ),
     ],
 )

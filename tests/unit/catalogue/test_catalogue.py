@@ -272,7 +272,7 @@ WRONG_VALUES = (
     ("commercial", "1", "input should be a valid boolean, not 1"),
     ("family", "2026-01-01", 'must be a number, text, a list or a table, not "2026-01-01"'),
     ("family", '"\\u001b[2J"', '"\\x1b[2J" contains a control character'),
-    ("family", f'"{"x" * 100_000}"', "100,000 characters"),
+    ("family", f'"{"x" * 100_000}"', "100,000 characters are too many"),
 )
 
 

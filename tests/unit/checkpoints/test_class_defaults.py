@@ -77,7 +77,7 @@ def test_a_size_by_another_name_is_not_taken_again() -> None:
         ({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 8}, "num_attention_heads: missing"),
         (
             {**MISTRAL, "model_type": "cwm"},
-            "layer_types: missing, and cwm has its windows in a way of its own",
+            "layer_types: missing, and cwm places its windows in a way that rigup does not know",
         ),
     ],
 )

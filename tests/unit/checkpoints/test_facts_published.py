@@ -26,7 +26,7 @@ from tests.published.collect import read_configs, read_shapes
 CONFIGS, SHAPES = read_configs(), read_shapes()
 CATALOGUE = load_catalogue()
 REFUSED = {
-    "ibm-granite/granite-4.0-h-small.partial": "layer_types: missing: which layers keep a state cannot be known",
+    "ibm-granite/granite-4.0-h-small.partial": "layer_types: missing; rigup cannot tell which layers keep a state",
     "moonshotai/Kimi-Linear-48B-A3B-Instruct.partial": "linear_attn_config: num_heads: missing",
 }
 # weights of the matrices, weights that a token goes through, bytes of full layers' KV a token in bf16, norms apart

@@ -52,7 +52,7 @@ def test_every_class_has_a_tiny_model() -> None:
 def test_layers_that_keep_a_state_in_an_unknown_way_are_refused(said: dict[str, Any]) -> None:
     with pytest.raises(InputError) as refused:
         layer_keys(said, "rwkv7", 4, (), "org/name: x.gguf")
-    assert refused.value.message == "org/name: x.gguf: rigup does not know which layers of rwkv7 keep what"
+    assert refused.value.message == "org/name: x.gguf: rigup does not know what each layer of rwkv7 caches"
     assert refused.value.hint == "choose a repository that has config.json beside the GGUF files"
 
 

@@ -174,12 +174,12 @@ VALUES = [
     ("services['chat']['port'] = True", "group_data/box.py: services.chat.port: must be a whole number, not True"),
     ("services['chat']['context'] = 10**23", "services.chat.context: must be at most 16777216, not"),
     ("services['chat']['listen'] = '::1%a b'", 'services.chat.listen: "::1%a b" is not a host address'),
-    ("services['a' * 100_000] = {}", "group_data/box.py: services: a key: 100,000 characters"),
+    ("services['a' * 100_000] = {}", "group_data/box.py: services: a key: 100,000 characters are too many"),
     ("services[''] = {'model': 'x'}", 'group_data/box.py: services: "" is not a valid service name'),
     ("services['a\\n'] = {'model': 'x'}", 'group_data/box.py: services: a key: "a\\n" contains a control character'),
     ("driver = 'leave'", 'group_data/box.py: driver: "leave" is not a choice'),
     ("driver = ['keep']", "group_data/box.py: driver: ['keep'] is not a choice"),
-    ("hub = 'x' * 100_000", "group_data/box.py: hub: 100,000 characters"),
+    ("hub = 'x' * 100_000", "group_data/box.py: hub: 100,000 characters are too many"),
 ]
 
 
@@ -349,7 +349,7 @@ WORDS = [
     (["plan", "--limit", "a\x1b[2J"], "--limit: contains a control character", None),
     (["plan", "a\nb"], "argument 2: contains a control character", None),
     (["plan", "a\udce9"], "argument 2: not UTF-8", "write it in UTF-8"),
-    (["plan", "--limit", "x" * 100_000], "--limit: 100,000 characters", "write at most 65,536 characters"),
+    (["plan", "--limit", "x" * 100_000], "--limit: 100,000 characters are too many", "write at most 65,536 characters"),
     (["log", "gpu1.lan", "--last", "-3"], "--last: -3 is not between 1 and 100,000", "omit it to use the default"),
     (["log", "gpu1.lan", "--last", "0"], "--last: 0 is not between 1 and 100,000", "omit it to use the default"),
     (
@@ -408,7 +408,7 @@ def test_a_home_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("pwd.getpwuid", nobody)
-    expected = ("HOME: not set, and this user has no home folder", "set HOME to a folder of yours")
+    expected = ("HOME: not set, and this user has no home folder", "set HOME to a folder that you own")
     assert refused(home_folder) == expected
     assert refused(lambda: user_path("~/key", "hub_token_file")) == expected
     monkeypatch.setenv("HOME", "")
@@ -416,7 +416,7 @@ def test_a_home_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_home_of_a_user_that_there_is_not() -> None:
-    expected = ("hub_token_file: ~no-such-user: no such user", "write the whole path")
+    expected = ("hub_token_file: ~no-such-user: this user does not exist", "write the whole path")
     assert refused(lambda: user_path("~no-such-user/key", "hub_token_file")) == expected
 
 

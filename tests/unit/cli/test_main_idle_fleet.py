@@ -127,7 +127,7 @@ def test_a_service_of_another_name_is_told_with_those_there_are(fleet: Described
     service_run.check_service(plans, "chat")
     with pytest.raises(InputError) as caught:
         service_run.check_service(plans, "chta")
-    assert (caught.value.message, caught.value.hint) == ('--service: no service "chta" here', "services: chat")
+    assert (caught.value.message, caught.value.hint) == ('--service: no service "chta" here', "choose from: chat")
 
 
 def test_each_service_that_takes_turns_can_be_asked(fleet: Described) -> None:
@@ -137,4 +137,4 @@ def test_each_service_that_takes_turns_can_be_asked(fleet: Described) -> None:
     service_run.check_service(plans, "coder")
     with pytest.raises(InputError) as caught:
         service_run.check_service(plans, "chta")
-    assert caught.value.hint == "services: chat, coder"
+    assert caught.value.hint == "choose from: chat, coder"

@@ -81,7 +81,7 @@ def test_what_is_on_loopback_is_left_out_and_said(fleet: Any, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["--from", "gpu9.lan"], '--from: "gpu9.lan" is not a host of this inventory', "hosts: gpu1.lan"),
+        (["--from", "gpu9.lan"], '--from: "gpu9.lan" is not a host of this inventory', "choose from: gpu1.lan"),
         (["--out", "group_data/boxes.py"], "--out: group_data/boxes.py: File exists", "name another folder"),
     ],
 )

@@ -132,7 +132,7 @@ def test_the_json() -> None:
 
 REFUSED = [
     ((), "rigup: verify: HOST: missing", "rigup verify --help"),
-    (("nobody.lan",), 'HOST: "nobody.lan" is neither a group nor a host', "groups: boxes"),
+    (("nobody.lan",), 'HOST: "nobody.lan" is neither a group nor a host', "name a host, or one of the groups: boxes"),
     (("boxes", "absent.py"), "absent.py: inventory does not exist", "choose from: inventories/fleet.py"),
     (("boxes", "--measure"), "unknown option --measure", "rigup verify --help"),
     (("boxes", "--load", "1"), "--load: 1 is not between 5 and 3,600", "omit it to use the default"),

@@ -67,7 +67,7 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
             '.metrics_listen: "" is not a host address',
             'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
         ),
-        ({"listen": "10.0.0.2"}, ".clients: missing: anybody who reaches 10.0.0.2 could use it", CLIENTS),
+        ({"listen": "10.0.0.2"}, ".clients: missing: anyone who reaches 10.0.0.2 could use it", CLIENTS),
         ({"metrics_port": 8080}, ".metrics_port: 8080 is taken by gateway.port", "choose another port"),
         ({"clients": ["a"]}, ".clients: must be a table, not ['a']", CLIENTS),
         (
@@ -102,7 +102,7 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ({"tls": {"cert": "a.crt"}}, ".tls.cert: unknown key", "choose from: acme, certificate_file, key_file"),
         (
             {"tls": {"acme": {"domains": ["a.org"]}, "key_file": "a.key"}},
-            ".tls.key_file: stands beside acme, which obtains a certificate",
+            ".tls.key_file: cannot be combined with acme, which obtains a certificate",
             "leave one of them out",
         ),
         ({"tls": {"acme": "a.org"}}, '.tls.acme: must be a table, not "a.org"', ACME),

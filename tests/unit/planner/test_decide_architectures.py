@@ -83,7 +83,7 @@ def test_an_engine_with_the_architecture_is_chosen_without_a_word_about_versions
         (
             'gguf_architecture = "pockettts"\n',
             {"engine": "vllm"},
-            "the catalogue does not say which class Own is, by which vLLM names architectures",
+            "the catalogue does not name the class of Own, by which vLLM chooses the architecture",
             "set architectures in the model's file, as in its config.json",
         ),
     ],
@@ -132,7 +132,7 @@ def test_a_release_that_is_not_read_yet_is_planned_with_a_warning(tmp_path: Path
     assert (found.verdict, found.build and found.build.version) == ("ok", "0.34.0")
     warned = {finding.rule: finding.message for finding in found.warnings}
     assert warned["unread-architecture"] == (
-        "rigup has not read whether vLLM 0.34.0 has the architecture of Own; 0.33.0 has not"
+        "rigup does not know whether vLLM 0.34.0 supports the architecture of Own; 0.33.0 does not"
     )
 
 

@@ -70,7 +70,7 @@ def test_two_services_of_one_build_are_told_of_once() -> None:
 
 def test_none_at_all_is_refused() -> None:
     (finding,) = found(having(""), planned())
-    assert finding.message == "no NVIDIA driver is loaded and rigup.lock pins none; this plan needs 580 or later"
+    assert finding.message == "no NVIDIA driver is loaded, and rigup.lock pins none; this plan needs 580 or later"
     assert finding.hint == f"{LOCK}; or install one yourself"
 
 
@@ -112,7 +112,7 @@ def test_a_kept_driver_stays_if_it_is_new_enough_and_is_refused_with_both_number
     assert finding.hint == f"{way}; or reinstall the driver that this host had"
     (finding,) = found(having(""), plan)
     assert finding.message == (
-        'no NVIDIA driver is loaded and driver = "keep" leaves it to you; this plan needs 580 or later'
+        'no NVIDIA driver is loaded, and rigup installs none with driver = "keep"; this plan needs 580 or later'
     )
     assert finding.hint == f"{way}; or install one yourself"
 
@@ -131,7 +131,7 @@ def test_a_data_centre_image_keeps_its_driver() -> None:
     assert finding.hint == "update it as Lambda Stack does; or reinstall the driver that this host had"
     (finding,) = found(with_nvidia(image="DGX OS 7.2.1"), plan)
     assert finding.message == (
-        "no NVIDIA driver is loaded and rigup leaves that of DGX OS 7.2.1 alone; this plan needs 580 or later"
+        "no NVIDIA driver is loaded, and rigup does not change the driver of DGX OS 7.2.1; this plan needs 580 or later"
     )
 
 
@@ -140,12 +140,12 @@ def test_a_data_centre_image_keeps_its_driver() -> None:
     [
         (
             {"installed": "575.64.05", "installer": True},
-            "driver 575.64.05 belongs to no package: NVIDIA's .run installer put it there",
+            "driver 575.64.05 belongs to no package: NVIDIA's .run installer installed it",
             "nvidia-uninstall",
         ),
         (
             {"installed": "575.64.05", "packages": {"libnvidia-ml1": "550.163.01-2"}},
-            "driver 575.64.05 belongs to no package: NVIDIA's .run installer left it behind, without its uninstaller",
+            "driver 575.64.05 belongs to no package: NVIDIA's .run installer installed it, but its uninstaller is gone",
             "sh NVIDIA-Linux-x86_64-575.64.05.run --uninstall",
         ),
     ],

@@ -37,7 +37,7 @@ SEEN |= {"temperature_most_c": 71, "clock_mhz": 1700.4, "highest_clock_mhz": 210
             {"held_back": {"power brake": 1}, "temperature_most_c": None, "clock_mhz": None},
             [(True, "GPU 0: slowed down in 100% of the load: power brake")],
         ),
-        ({"held_back": None}, [(False, "GPU 0: NVML does not tell what holds its clock down")]),
+        ({"held_back": None}, [(False, "GPU 0: NVML does not report what limits its clock")]),
     ],
 )
 def test_a_card_under_load(seen: dict[str, Any], said: list[tuple[bool, str]]) -> None:
@@ -49,4 +49,4 @@ def test_a_card_under_load(seen: dict[str, Any], said: list[tuple[bool, str]]) -
 
 def test_cards_of_which_nvml_says_nothing() -> None:
     (found,) = load_findings(HostLoad(by="chat", seconds=60, gpus=[]), Probe(gpus=(CARD,)))
-    assert (found.problem, found.message) == (False, "NVML said nothing of the GPUs during the load")
+    assert (found.problem, found.message) == (False, "NVML reported nothing about the GPUs during the load")

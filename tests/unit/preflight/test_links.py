@@ -56,7 +56,7 @@ def test_nothing_is_said_of_links_that_do_what_they_can() -> None:
         (
             {"loaded_generation": 3, "host_gbs": 12},
             True,
-            "GPU 0: its link runs at PCIe generation 3 under load, card and slot can 4",
+            "GPU 0: its link runs at PCIe generation 3 under load, but card and slot support 4",
         ),
         (
             {"most_generation": 3, "loaded_generation": 3, "host_gbs": 12},
@@ -67,7 +67,7 @@ def test_nothing_is_said_of_links_that_do_what_they_can() -> None:
         ({"nvlinks": 4, "nvlinks_active": 3}, True, "GPU 0: 3 of 4 NVLinks are up"),
         ({"ecc_uncorrected": 2}, True, "GPU 0: 2 uncorrected ECC errors since boot"),
         ({"remap_failed": True}, True, "GPU 0: a faulty row of its memory could not be replaced"),
-        ({"remap_pending": True}, True, "GPU 0: a faulty row of its memory waits for a reset"),
+        ({"remap_pending": True}, True, "GPU 0: a faulty row of its memory will be replaced at the next reset"),
     ],
 )
 def test_a_card_or_its_link(gpu: dict[str, Any], problem: bool, message: str) -> None:
@@ -130,11 +130,11 @@ def test_acs_and_the_iommu_are_problems_where_there_is_p2p(peers: bool) -> None:
 def test_errors_in_the_kernels_log() -> None:
     errors = (Xid(xid=79, bus="0000:01:00", text="fell off the bus"), Xid(xid=13, bus="0000:01:00"))
     assert said(links(xids=(*errors, errors[0]))) == [
-        (True, "Xid 79 since boot: 2 times, at last 0000:01:00: fell off the bus"),
+        (True, "Xid 79 since boot: 2 times, most recently 0000:01:00: fell off the bus"),
         (False, "Xid 13 since boot: 0000:01:00"),
     ]
 
 
 def test_a_driver_that_does_not_answer_or_hangs() -> None:
     assert said(Links(error="Driver Not Loaded", done=True)) == [(True, "NVML does not answer: Driver Not Loaded")]
-    assert said(replace(links(), done=False))[0] == (True, "the check did not come to its end")
+    assert said(replace(links(), done=False))[0] == (True, "the check did not finish")

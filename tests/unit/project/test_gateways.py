@@ -124,7 +124,7 @@ def test_names_of_models_become_distinct_sections(tmp_path: Path) -> None:
         ),
         (
             {"gateway": {"clients": {"a": {"key_file": "k", "models": ["org/smal"]}}}},
-            '.clients.a.models: nobody serves "org/smal"',
+            '.clients.a.models: no service here serves "org/smal"',
             'try "org/small:latest"',
         ),
         (
@@ -134,7 +134,7 @@ def test_names_of_models_become_distinct_sections(tmp_path: Path) -> None:
         ),
         (
             {"api_key_file": None},
-            ": cpu/small makes its API key itself, so the gateway does not have it",
+            ": cpu/small generates its own API key, which the gateway does not have",
             'set services.small.api_key_file = "secrets/backends.key" in its group',
         ),
         (
@@ -213,14 +213,14 @@ def test_gateways_with_addresses_speak_to_each_other_alone(
         (
             {},
             {"shared_address": {"address": "10.0.0.6/24", "interface": "eth0"}},
-            f"{WHERE}.shared_address: only gw3.lan has it",
+            f"{WHERE}.shared_address: only gw3.lan has this address",
             "add another gateway to the group, or leave shared_address out",
         ),
         (
             {},
             {"shared_address": {"address": "10.0.0.5/24", "interface": "eth0", "id": 52}, "hold": 9},
-            "group_data/two.py: gateway: differs from that of gw3.lan, which shares 10.0.0.5",
-            "describe both in one group",
+            "group_data/two.py: gateway: differs from the gateway of gw3.lan, although both share 10.0.0.5",
+            "put both hosts into one group",
         ),
     ],
     ids=["a host's", "id", "alone", "differs"],

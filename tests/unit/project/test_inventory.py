@@ -131,4 +131,4 @@ def test_a_limit_that_names_nothing(fleet: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_project(None, "zz")
     assert caught.value.message == '--limit: "zz" is neither a group nor a host'
-    assert caught.value.hint == "groups: x, y"
+    assert caught.value.hint == "name a host, or one of the groups: x, y"

@@ -133,7 +133,7 @@ REFUSED = {
     ),
     "slow pattern": (
         {**compressed(GROUP), "ignore": ["re:(a+)+$"]},
-        "a pattern of modules that are not quantised repeats what repeats",
+        "a pattern of modules that are not quantised has a repetition within a repetition",
     ),
     "many stars": (
         {"quant_algo": "NVFP4", "exclude_modules": ["*a" * 20]},

@@ -43,7 +43,8 @@ def kinds(config: Config) -> list[str]:
         return [FULL] * layers
     if config.flag("has_own_layer_types"):  # by rigup.checkpoints.class_defaults
         raise config.wrong(
-            "layer_types", f"missing, and {config.text('model_type')} has its windows in a way of its own"
+            "layer_types",
+            f"missing, and {config.text('model_type')} places its windows in a way that rigup does not know",
         )
     every = config.number("sliding_window_pattern", default=0, least=0)
     if not every:

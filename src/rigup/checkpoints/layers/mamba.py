@@ -28,7 +28,7 @@ def kinds(config: Config) -> list[str]:
         return [LETTERS.get(letter, letter) for letter in config.each_layer("hybrid_override_pattern", str)[:layers]]
     key = "layers_block_type" if config.has("layers_block_type") else "layer_types"
     if not config.has(key):
-        raise config.wrong(key, "missing: which layers keep a state cannot be known")
+        raise config.wrong(key, "missing; rigup cannot tell which layers keep a state")
     return [kind.removesuffix("_attention") for kind in config.each_layer(key, str)[:layers]]
 
 

@@ -45,8 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='inventory file (default: the only file in inventories/), or GPUs: "4x RTX 3090", several with commas',
     )
     parser.add_argument("--model", metavar="NAME", help="show which rigs can serve this model instead")
-    add_decimal(parser, "--host-memory", "host memory of a rig named here", metavar="GIB")
-    parser.add_argument("--sort", choices=get_args(Preference), help="what comes first (default: quality, then speed)")
+    add_decimal(parser, "--host-memory", "assume this host memory for a rig named on the command line", metavar="GIB")
+    parser.add_argument(
+        "--sort", choices=get_args(Preference), help="sort by this first (default: quality, then speed)"
+    )
     add_number(parser, "--min-context", "list only models with this many tokens of context", 0, 0)
     speed = "list only models with this many tokens/s, at the low end of the estimate"
     add_decimal(parser, "--min-speed", speed, 0.0)

@@ -71,10 +71,10 @@ def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], w
 def model_page(
     origin: Origin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted
 ) -> str:
-    """A page with the rigs of an inventory that serve a model, and the least of each GPU that does."""
+    """A page with the rigs of an inventory that serve a model, and the fewest of each GPU that does."""
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
     least = [(gpus_text(fit.rig), fit) for fit in found]
-    titled = (("These rigs", own), ("The least of each GPU", least))
+    titled = (("These rigs", own), ("The fewest of each GPU", least))
     tables = [_table(title, "Rig", pairs, wanted) for title, pairs in titled if pairs]
     first = (f"License: {license_text(model)}", *about(model), *_filter_line(wanted))
     return fit_page(f"Rigs for {model.name}", origin, tables, first)

@@ -51,7 +51,7 @@ def show_choices(rig: Rig, fits: Sequence[Fit], of: int, console: Console) -> No
     _show_table("  model", [(f"{number} {fit.model.name}", fit) for number, fit in enumerate(fits, 1)], console)
     console.print()
     if of > len(fits):
-        _print_wrapped(f"{of - len(fits)} more fit: list them with rigup fit, and write the name", console)
+        _print_wrapped(f"{of - len(fits)} more fit: list them with rigup fit, then write a name", console)
 
 
 def show_model(
@@ -62,7 +62,7 @@ def show_model(
     console: Console,
     everything: bool,
 ) -> None:
-    """Prints the rigs that serve a model: those of the inventory, then the least of each GPU that does.
+    """Prints the rigs that serve a model: those of the inventory, then the fewest of each GPU that does.
 
     named: groups and the model on their rig. found: the model on the smallest rig of each GPU, or on the largest.
     """
@@ -70,7 +70,7 @@ def show_model(
     for line in about(model):
         _print_wrapped(line, console)
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
-    for head, pairs in (("rig", own), ("the least of each GPU", [(gpus_text(fit.rig), fit) for fit in found])):
+    for head, pairs in (("rig", own), ("the fewest of each GPU", [(gpus_text(fit.rig), fit) for fit in found])):
         if not pairs:
             continue
         console.print()

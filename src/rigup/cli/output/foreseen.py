@@ -54,7 +54,7 @@ def _builds(plans: Sequence[Plan], steps: Sequence[str], probe: Probe) -> Iterat
         if build.method == "wheel" and build.environment:
             yield f"install {build.engine} {build.version}: {len(build.environment.files)} Python packages"
         elif build.method == "source" and build.made_for:
-            yield f"compile {build.engine} {build.version} for CUDA: longer than without, which nobody has timed yet"
+            yield f"compile {build.engine} {build.version} for CUDA: longer than without CUDA; no measured time"
         elif build.method == "source" and probe.cpus:
             time = seconds_text(COMPILE_SECONDS / probe.cpus)
             yield f"compile {build.engine} {build.version}: about {time} on {probe.cpus} cores"

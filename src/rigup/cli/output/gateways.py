@@ -58,7 +58,7 @@ def _by_prefix(plan: GatewayPlan) -> list[str]:
         return ["cache-aware: no model has several backends to choose from"]
     return [
         f"cache-aware: smg sends chats that begin alike to the same backend of {models}",
-        f"  costs about {SMG_MIB} MiB here; weights above 0 count only while smg is away",
+        f"  costs about {SMG_MIB} MiB here; weights above 0 are used only while smg is down",
     ]
 
 
@@ -70,7 +70,7 @@ def _address(gateway: Gateway) -> str:
 
 def _clients(gateway: Gateway) -> str:
     if not gateway.clients:
-        return "everybody on this host, without a key"
+        return "anyone on this host, without a key"
     words = []
     for name, client in gateway.clients.items():
         limits = [
@@ -120,15 +120,15 @@ def gateway_rows(gateway: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def notes_of(gateway: dict[str, Any]) -> list[str]:
     """What is to be said of a gateway beside its backends."""
     models = ", ".join(gateway["prefix_routing_away"])
-    away = f"smg is away, so the backend with the fewest requests is chosen for {models}" if models else ""
+    away = f"smg is down, so the backend with the fewest requests is chosen for {models}" if models else ""
     address, holds = gateway["shared_address"], gateway["holds_shared_address"]
     held = "" if holds is None else f"{'holds' if holds else 'stands by for'} {address}"
     return [text for text in (held, certificate_text(gateway), away) if text]
 
 
 def certificate_text(gateway: dict[str, Any]) -> str:
-    """That the certificate has ended, or ends soon; "" otherwise."""
+    """That the certificate has expired, or ends soon; "" otherwise."""
     days = gateway["certificate_days"]
     if days is None or days > SOON_DAYS:
         return ""
-    return f"the certificate ends in {days:.0f} days" if days > 0 else "the certificate has ended"
+    return f"the certificate expires in {days:.0f} days" if days > 0 else "the certificate has expired"

@@ -198,12 +198,12 @@ def speed_text(plan: Plan) -> str:
     text = f"{alone.low:.0f} to {alone.high:.0f} tokens/s for one request" if alone else ""
     if together is not None:
         text += f", {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
-    return f"{text}; {alone.note}: the low end counts with it" if alone and alone.note else text
+    return f"{text}; {alone.note}: the low end allows for it" if alone and alone.note else text
 
 
 def swap_text(plan: Plan, swap: Swap) -> str:
     """With which services it takes turns, and what loading it costs."""
-    when = "loaded at the start" if swap.resident else "loaded when it is asked"
+    when = "loaded at the start" if swap.resident else "loaded on its first request"
     cost = f"{bytes_text(swap.bytes)} in {seconds_text(swap.low)} to {seconds_text(swap.high)}"
     return f"takes turns with {', '.join(swap.others)} on port {plan.service.port}; {when}: {cost}"
 

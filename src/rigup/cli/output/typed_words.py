@@ -23,7 +23,7 @@ def check_words(words: Sequence[str]) -> None:
         if not value.strip() and (given or not name):
             raise InputError(f"{where}: empty", "omit it, or give a value")
         if len(word) > LONGEST:
-            raise InputError(f"{where}: {len(word):,} characters", f"write at most {LONGEST:,} characters")
+            raise InputError(f"{where}: {len(word):,} characters are too many", f"write at most {LONGEST:,} characters")
         if any(unicodedata.category(character) == "Cs" for character in word):
             raise InputError(f"{where}: not UTF-8", "write it in UTF-8")
         if any(unicodedata.category(character) == "Cc" for character in word):

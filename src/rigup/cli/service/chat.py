@@ -27,8 +27,8 @@ EPILOG = """\
 examples:
   rigup chat chat                                   talk to the service "chat"; Ctrl-D ends
   rigup chat chat "What is the capital of France?"
-  git diff | rigup chat coder                       the prompt from standard input
-  rigup chat chat "Hello" --max-tokens 50 --json    the answer with tokens/s as JSON
+  git diff | rigup chat coder                       read the prompt from standard input
+  rigup chat chat "Hello" --max-tokens 50 --json    print the answer with tokens/s as JSON
   rigup chat chat --limit gpu2.lan --system "Answer in French."
 
 on a terminal: Ctrl-C stops an answer, /new begins a new conversation, Ctrl-D ends
@@ -42,9 +42,9 @@ PASTE_SECONDS = 0.05
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds SERVICE, PROMPT, how to ask, and the arguments of every verb that needs no plan."""
-    parser.add_argument("service", metavar="SERVICE", help="the service to talk to")
+    parser.add_argument("service", metavar="SERVICE", help="talk to this service")
     parser.add_argument(
-        "prompt", nargs="?", metavar="PROMPT", help="ask this and end; - reads standard input, as does a pipe"
+        "prompt", nargs="?", metavar="PROMPT", help="send this prompt and exit; - reads standard input, as does a pipe"
     )
     parser.add_argument("--system", metavar="TEXT", help="begin with this system message")
     add_number(parser, "--max-tokens", "limit each answer to N tokens (default: the engine's)", None, 1, 1_000_000)
@@ -197,7 +197,7 @@ def pace(answer: ChatAnswer) -> str:
         parts.append(f"{answer.tokens_per_second:.1f} tokens/s")
     parts.append(f"first after {seconds_text(answer.first_seconds)}")
     if answer.finish not in ("", "stop"):
-        parts.append({"length": "cut at the limit of tokens"}.get(answer.finish, answer.finish))
+        parts.append({"length": "cut off at the token limit"}.get(answer.finish, answer.finish))
     return ", ".join(parts)
 
 

@@ -17,11 +17,11 @@ EPILOG = """\
 examples:
   rigup exec nvidia-smi                          on every host, as the user that SSH logs in as
   rigup exec --limit gpu1.lan -- df -h
-  rigup exec --root 'dmesg | grep Xid'           one word is a line for the shell
+  rigup exec --root 'dmesg | grep Xid'           a single word is a line for the shell
   rigup exec --json -- nvidia-smi -L
 
-rigup's options stand before the command. rigup takes no lease, and records the command, without secrets, but not its
-output: what the command changes, rigup does not know.
+Put rigup's options before the command. rigup takes no lease. It records the command without secrets, but neither its
+output nor what it changes.
 
 exit codes: 0 every command ended with 0, 1 one did not, 2 usage error or no host reachable, 130 cancelled
 """
@@ -32,7 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", action="store_true", help="run the command as root")
     unplanned.add_arguments(parser)
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run, with its words; after -- if need be"
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="run this command; put -- before it if it has options",
     )
 
 
@@ -40,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs the command on all hosts at once."""
     words = tuple(args.command[1:] if args.command[:1] == ["--"] else args.command)
     if not words:
-        raise InputError("exec: COMMAND: missing", "write it behind the options: rigup exec -- uptime")
+        raise InputError("exec: COMMAND: missing", "write it after the options: rigup exec -- uptime")
     opened = unplanned.open_unplanned(args, unplanned.hosts_run)
     from rigup.cli.output import results as summary
     from rigup.connection.signals import ended_by_signals

@@ -16,11 +16,11 @@ EPILOG = """\
 examples:
   rigup key show chat                                       print the key, and nothing else
   export OPENAI_API_KEY=$(rigup key show chat --limit gpu1.lan)
-  rigup key show --json                                     the keys of all services on all hosts
+  rigup key show --json                                     print the keys of all services on all hosts
   rigup key rotate chat                                     give the service a new key; asks first
 
-A key that rigup made is replaced on each host, and the service restarts with it. A key in a file of yours
-(api_key_file) is replaced there: run rigup apply then, which brings it to hosts and gateways.
+If rigup created the key, `rotate` replaces it on each host and restarts the service. If the key is in a file of yours
+(api_key_file), `rotate` replaces it there; then run rigup apply to install it on hosts and gateways.
 
 exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
@@ -29,12 +29,12 @@ exit codes: 0 done, 1 a host failed, or declined, 2 usage error or no host reach
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `show` and `rotate`."""
     verbs = parser.add_subparsers(dest="key_verb", metavar="show|rotate", required=True)
-    show = verbs.add_parser("show", help="print API keys, as the hosts have them", epilog=EPILOG)
-    show.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
+    show = verbs.add_parser("show", help="print the API keys that the hosts have", epilog=EPILOG)
+    show.add_argument("service", nargs="*", metavar="SERVICE", help="select these services (default: all)")
     unplanned.add_arguments(show)
     rotate = verbs.add_parser("rotate", help="replace the API key of a service", epilog=EPILOG)
-    rotate.add_argument("service", metavar="SERVICE", help="the service that gets a new key")
-    rotate.add_argument("--yes", "-y", action="store_true", help="do not ask first")
+    rotate.add_argument("service", metavar="SERVICE", help="give this service a new key")
+    rotate.add_argument("--yes", "-y", action="store_true", help="replace the key without confirmation")
     unplanned.add_arguments(rotate)
 
 
@@ -80,7 +80,7 @@ def _rotate(args: argparse.Namespace) -> int:
     out = lines(stderr=args.json)
     project = load_project(args.inventory, args.limit)
     unplanned.check_service_names(project, [args.service])
-    question = f"Clients of {args.service} will need the new key. Go on?"
+    question = f"Clients of {args.service} will need the new key. Continue?"
     if not args.yes and not agreed(out, "key rotate", question):
         return 1
     from rigup.run.services.keys import key_file_of, write_new_key
@@ -90,7 +90,7 @@ def _rotate(args: argparse.Namespace) -> int:
         if args.json:
             print_json(summary.as_json([]) | {"file": name})
         else:
-            out.say(f"{name}: new key; to bring it to hosts and gateways: rigup apply")
+            out.say(f"{name}: new key; to install it on hosts and gateways: rigup apply")
         return 0
     return _rotate_on_hosts(args, out)
 

@@ -24,8 +24,8 @@ examples:
   rigup logs                             print the last 100 entries of each host, of all its services
   rigup logs chat -f                     follow one service on every host that has it, until Ctrl-C
   rigup logs chat --since 2h --limit gpu1.lan
-  rigup logs gateway --lines 1000        the gateway's own journal
-  rigup logs --since "2026-11-23 10:00" --json     one JSON document a line, times in UTC
+  rigup logs gateway --lines 1000        print the gateway's own journal
+  rigup logs --since "2026-11-23 10:00" --json     print one JSON document per line, times in UTC
 
 exit codes: 0 printed (-f: ended by Ctrl-C), 1 a host failed, 2 usage error or no host reachable, 130 cancelled
 """
@@ -36,7 +36,7 @@ _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds SERVICE, what to print, and the arguments of every verb that needs no plan."""
-    parser.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
+    parser.add_argument("service", nargs="*", metavar="SERVICE", help="select these services (default: all)")
     parser.add_argument("-f", "--follow", action="store_true", help="print new entries as they come, until Ctrl-C")
     parser.add_argument(
         "--since", metavar="WHEN", help='print entries since then: 30s, 10m, 2h, 3d, or "2026-11-23 10:00" local time'

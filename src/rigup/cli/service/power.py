@@ -30,8 +30,8 @@ DONE = {"stop": "stopped", "start": "started", "restart": "restarted"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds SERVICE, --yes and the arguments of every verb that needs no plan."""
-    parser.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
-    parser.add_argument("--yes", "-y", action="store_true", help="do not ask before all services are changed")
+    parser.add_argument("service", nargs="*", metavar="SERVICE", help="select these services (default: all)")
+    parser.add_argument("--yes", "-y", action="store_true", help="change all services without confirmation")
     unplanned.add_arguments(parser)
 
 
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
             for host, names in run.steps.items():
                 if names:
                     out.say(f"{host}: {args.verb} {', '.join(names)}")
-            if not agreed(out, args.verb, "Go on?"):
+            if not agreed(out, args.verb, "Continue?"):
                 if args.json:
                     print_json(summary.as_json(run.results.values()))
                 return 1

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  rigup tunnel                           every service of the inventory, each at a port of this machine
-  rigup tunnel chat --limit gpu1.lan     one service of one host
-  rigup tunnel chat coder --port 9000    at ports 9000, 9001, ...
-  rigup tunnel gateway                   a gateway of the fleet
-  rigup tunnel chat --json               print the addresses as JSON, then go on
+  rigup tunnel                           forward every service, each to a port of this machine
+  rigup tunnel chat --limit gpu1.lan     forward one service of one host
+  rigup tunnel chat coder --port 9000    use ports 9000, 9001, ...
+  rigup tunnel gateway                   forward a gateway of the fleet
+  rigup tunnel chat --json               print the addresses as JSON, then keep forwarding
 
 exit codes: 0 ended by Ctrl-C, 1 a host failed or a connection was lost, 2 usage error or no host reachable
 """
@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds SERVICE, --port and the arguments of every verb that needs no plan."""
-    parser.add_argument("service", nargs="*", metavar="SERVICE", help="these services (default: all)")
+    parser.add_argument("service", nargs="*", metavar="SERVICE", help="select these services (default: all)")
     add_number(parser, "--port", "use port N of this machine, then the next (default: the service's)", None, 1, 65_535)
     unplanned.add_arguments(parser)
 
@@ -105,7 +105,7 @@ def _show(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], as_json
         model = f" ({row['model']})" if row["model"] else ""
         print(f"{row['host']} {row['service']}{model}: {row['base_url']}")
         if row["api_key"]:
-            print(f"  it wants its API key; to see it: rigup key show {row['service']}")
+            print(f"  it requires an API key; to see it: rigup key show {row['service']}")
     print(f"for OpenAI clients: export OPENAI_BASE_URL={rows[0]['base_url']}")
     print("open until Ctrl-C", flush=True)
 

@@ -21,15 +21,15 @@ EPILOG = """\
 examples:
   rigup verify gpu1.lan                 read every link, and measure those of cards with free memory
   rigup verify quad_3090 --read-only    copy nothing to the cards of this group
-  rigup verify gpu1.lan --load 120      keep its GPUs busy for two minutes: are they too hot, or limited?
+  rigup verify gpu1.lan --load 120      keep its GPUs busy for two minutes and report which are throttled
   rigup verify gpu1.lan --json
 
 A measurement copies some GB from the host to each card, and between each pair, and compares what arrived. It takes
 seconds and 128 MiB of each card beside CUDA's own; a card with less than 1 GiB free is not measured.
 
 --load sends 32 requests at a time to all services of the host together; where none runs, it multiplies matrices with
-the torch of an installed build. Twice a second, NVML is asked for clock, power, temperature and what holds the clock
-down. Run it longer than the case takes to heat up.
+the torch of an installed build. Twice a second, NVML is asked for clock, power, temperature and what limits the
+clock. Run it longer than the case takes to heat up.
 
 exit codes: 0 all is well, 1 a problem, or a host failed, 2 usage error or no host reachable, 130 cancelled
 """

@@ -115,9 +115,9 @@ def _place(host: Host, files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -
     except HostFailed as error:
         try:
             _go_back(host, earlier)
-            what = "the earlier gateway is back" if earlier else "it is stopped"
+            what = "the earlier gateway was restored" if earlier else "it was stopped"
         except HostFailed as second:
-            what = f"putting the earlier gateway back also failed: {second.message}"
+            what = f"restoring the earlier gateway also failed: {second.message}"
         raise HostFailed(f"{error.message}; {what}", error.hint) from None
     remote.check_output(host, "rm", "-rf", PREVIOUS)
 
@@ -203,7 +203,7 @@ def _ask(host: Host, urls: tuple[tuple[str, str], ...]) -> None:
 
 def _go_back(host: Host, unit: str) -> None:
     """Puts the earlier files back, as far as there were any."""
-    remote.script(host, _RESTORE, FOLDER, PREVIOUS, doing="putting the earlier gateway back")
+    remote.script(host, _RESTORE, FOLDER, PREVIOUS, doing="restoring the earlier gateway")
     if unit:
         remote.write_file(host, UNIT_FILE, unit.rstrip("\n"))
         remote.script(host, 'systemctl daemon-reload; systemctl reload-or-restart "$1"', UNIT, timeout=STOP_SECONDS)

@@ -90,7 +90,7 @@ def _size(name: str, path: str, kind: str, size: str = "", real: str = "") -> in
         raise InputError(f"{name}: {path}: does not exist", "copy the checkpoint there, or correct the path")
     if any(real == closed or real.startswith(f"{closed}/") for closed in CLOSED):
         raise InputError(
-            f"{name}: {path}: lies at {real}, which is not a place for weights", f"move it out of {', '.join(CLOSED)}"
+            f"{name}: {path}: is at {real}, where rigup does not accept weights", f"move it out of {', '.join(CLOSED)}"
         )
     if kind not in ("regular file", "regular empty file"):
         raise InputError(f"{name}: {path}: not a regular file", "name a .gguf file, or a folder with config.json")
@@ -156,7 +156,7 @@ def files_on_host(checkpoint: Checkpoint) -> Generator[FunctionCommand, None, No
     wanted = {file.path: (file.size, file.sha256) for file in checkpoint.files}
     verified = host.get_fact(VerifiedFiles, folder=folder, paths=tuple(wanted), place=checkpoint.host_folder)
     if all(verified.get(path) == file for path, file in wanted.items()):
-        host.noop(f"{checkpoint.location} is as locked")
+        host.noop(f"{checkpoint.location} matches the lock")
         return
     yield step(_hash, checkpoint, folder)
 

@@ -49,7 +49,8 @@ def _in_turn(group: Sequence[Decision], decision: Decision) -> Iterator[Finding]
         if (called := _served(decision)) == _served(other):
             yield Finding(
                 rule="swap-name",
-                message=f"{name} and {theirs} take turns, but both are called {called}, so no request can name one",
+                message=f"{name} and {theirs} take turns, but both are called {called}, "
+                "so requests cannot choose between them",
                 hint=f"set another services.{name}.served_name",
                 source=_SOURCE,
             )

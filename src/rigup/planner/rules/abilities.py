@@ -28,8 +28,8 @@ def unread_architecture(candidate: Candidate) -> Iterator[Complaint]:
     abilities, name = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
     if not abilities.read and not (name and abilities.has("architectures", name)):
         yield (
-            f"rigup has not read whether {engine_name(candidate)} has the architecture of {candidate.model.name}; "
-            f"{abilities.listed} has not",
+            f"rigup does not know whether {engine_name(candidate)} supports the architecture of "
+            f"{candidate.model.name}; {abilities.listed} does not",
             "run rigup lock, which reads it from the package",
         )
 
@@ -57,7 +57,7 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
         keys, words = (" and ".join(_WORDS[kind][which] for kind in unnamed) for which in (0, 1))
         yield (
             f"the catalogue names no {candidate.engine.title} parser of {words} for {candidate.model.name}",
-            f"leave {keys} out, name the parser in the model's file, or use llama.cpp, which goes by the template",
+            f"leave {keys} out, name the parser in the model's file, or use llama.cpp, which follows the template",
         )
 
 

@@ -171,4 +171,4 @@ def speculative_flags(candidate: Candidate) -> Iterator[Complaint]:
         return
     for option in candidate.service.flags:
         if option.partition(".")[0] in _OPTIONS[candidate.engine.name]:
-            yield f"{option} says again what speculative says", "leave one of them out"
+            yield f"{option} repeats a setting of speculative", "leave one of them out"

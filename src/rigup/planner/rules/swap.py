@@ -21,7 +21,7 @@ def swap_engine(candidate: Candidate) -> Iterator[Complaint]:
     """Services that take turns run on llama.cpp, whose server loads and ends models on demand."""
     if candidate.service.swap and candidate.engine.name != "llama.cpp":
         yield (
-            f"{engine_name(candidate)} does not take turns: only llama.cpp's server ends a model to load another",
+            f"{engine_name(candidate)} does not take turns: only llama.cpp's server unloads a model to load another",
             'set engine to "llama.cpp", or leave swap out and give each service its own GPUs',
         )
 

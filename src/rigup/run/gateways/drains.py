@@ -126,7 +126,7 @@ class GatewayDrains:
             without = () if self.allow_outage else left_without(states, batch)
             if without:
                 raise HostFailed(
-                    f"{', '.join(batch)}: {host.name} would have nobody left for {', '.join(without)}",
+                    f"{', '.join(batch)}: {host.name} would have no backend left for {', '.join(without)}",
                     "change fewer hosts at a time, repair the others, or pass --allow-outage",
                 )
         try:

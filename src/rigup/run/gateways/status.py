@@ -68,7 +68,7 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
             )
         elif away := models_away(gateways[-1]):
             hint = "repair their services, or run rigup apply, which gives back what a command has drained"
-            result.fail("failed", HostFailed(f"{name}: nobody answers for {', '.join(away)}", hint))
+            result.fail("failed", HostFailed(f"{name}: no backend answers for {', '.join(away)}", hint))
     held = {one["gateway"]: one["holds_shared_address"] for one in gateways}
     for name, (plan, *_) in found.items():
         if plan.sharing and all(held.get(other) is False for other in plan.sharing):

@@ -105,7 +105,7 @@ class GroupCoordinator:
             if result.state in TAKES_PART:
                 services = listed([plan.service.name for plan in self.context.plans.get(name, ())]) or "its service"
                 message = f"{name}: {services} spans {listed(group.hosts)}; nothing was started: "
-                hint = "all hosts of a node group must take part"
+                hint = "make every host of the node group available, then run the same command again"
                 result.fail("not begun", HostFailed(message + listed(absent.values()), hint))
 
     def spread(self) -> None:

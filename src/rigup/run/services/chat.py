@@ -102,9 +102,7 @@ class _Unusable(Exception):
         super().__init__(message)
         self.of_key = of_key
         self.hint = (
-            "restart it, so that it takes the key of its host: rigup restart"
-            if of_key
-            else "check the service: rigup logs"
+            "restart it with the current key of its host: rigup restart" if of_key else "check the service: rigup logs"
         )
 
 
@@ -122,7 +120,7 @@ def _events(target: Target, body: bytes, stopped: Callable[[], bool]) -> Iterato
                 data = connection.recv(CHUNK)
             except TimeoutError:
                 if time.monotonic() - heard > SILENT_SECONDS:
-                    raise ValueError(f"nothing came for {SILENT_SECONDS:.0f} s") from None
+                    raise ValueError(f"no data for {SILENT_SECONDS:.0f} s") from None
                 continue
             heard = time.monotonic()
             events = response.feed(data) if data else []
@@ -135,7 +133,7 @@ def _events(target: Target, body: bytes, stopped: Callable[[], bool]) -> Iterato
                 break
     if response.status and response.status != 200:
         raise _Unusable(complaint(response.status, response.body), response.status in (401, 403))
-    raise ValueError("the answer was cut" if response.status else "the connection was closed without an answer")
+    raise ValueError("the answer was cut off" if response.status else "the connection was closed without an answer")
 
 
 def _take(content: Any, answer: ChatAnswer, began: float, show: Callable[[str, bool], None]) -> None:

@@ -90,4 +90,4 @@ class Commands:
         out, err = partial(take, complaint=False), partial(take, complaint=True)
         said.status = run_line_by_line(host, self._words, out, err, self._root)
         if said.status:
-            raise HostFailed(f"{host.name}: the command ended with {said.status}")
+            raise HostFailed(f"{host.name}: the command exited with {said.status}")

@@ -53,12 +53,13 @@ class KeyRun(HostsRun):
         result, probe = self.results[host.name], self.context.handshakes[host.name].probe
         earlier = self.keys.get((host.name, service))
         if earlier is None:
-            hint = f"to have it need one: set services.{service}.api_key_file, then run rigup apply"
+            hint = f"to require one, set services.{service}.api_key_file, then run rigup apply"
             raise Refused(f"{host.name}: {service} needs no API key", hint)
         manifest = probe.releases[service]
         if hosts_of(manifest):
             hint = f"set services.{service}.api_key_file, which rigup key rotate then writes"
-            raise Refused(f"{host.name}: {service} spans several hosts, which start together", hint)
+            message = f"{host.name}: {service} spans several hosts, so rigup replaces its key only in a file of yours"
+            raise Refused(message, hint)
         if self._claim(host) not in (OURS, NOBODYS):
             raise self._stale_comparison(host)
         path = layout.api_key_file(service)
@@ -70,7 +71,7 @@ class KeyRun(HostsRun):
         except HostFailed as error:
             remote.write_file(host, path, earlier, "600")
             start(host, service, again=True)
-            raise HostFailed(f"{error.message}; the earlier key is back", error.hint) from None
+            raise HostFailed(f"{error.message}; the earlier key was restored", error.hint) from None
         result.changes = [Change("service", f"API key of {service}")]
         result.state = "changed"
 

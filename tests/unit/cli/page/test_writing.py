@@ -78,7 +78,7 @@ def test_standard_output_is_a_place_too(capsys: pytest.CaptureFixture[str]) -> N
     [
         (("--html", "nowhere/page.html"), "--html: nowhere/page.html: No such file or directory"),
         (("--html", ""), "--html: empty"),
-        (("--html", "a.html", "--watch"), "--html and --watch: a page is of one moment"),
+        (("--html", "a.html", "--watch"), "--html cannot be combined with --watch"),
         (("--html", "-", "--json"), "--html - and --json: both would go to standard output"),
     ],
 )

@@ -34,7 +34,7 @@ def rigup(tmp_path: Path) -> CommandLine:
     ("words", "message", "hint"),
     [
         (["chat", "Hi", "--max-tokens", "0"], "--max-tokens: 0 is not between 1 and 1,000,000", DEFAULT),
-        (["chta", "Hello"], 'no service "chta" in the inventory', "services: chat"),
+        (["chta", "Hello"], 'no service "chta" in the inventory', "choose from: chat"),
         (["chat"], "standard input: no prompt", 'write one: rigup chat chat "Hello"'),
         (["chat", "-"], "standard input: no prompt", 'write one: rigup chat chat "Hello"'),
         ([], "chat: SERVICE: missing", "rigup chat --help"),
@@ -119,7 +119,7 @@ def test_a_conversation_remembers_until_it_begins_again(
 def test_the_pace_in_a_line(answer: ChatAnswer, line: str) -> None:
     assert pace(answer).startswith(line)
     assert pace(answer).endswith(
-        {"length": "cut at the limit of tokens", "cancelled": "cancelled"}.get(answer.finish, "s")
+        {"length": "cut off at the token limit", "cancelled": "cancelled"}.get(answer.finish, "s")
     )
 
 

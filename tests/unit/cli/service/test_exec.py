@@ -18,7 +18,7 @@ def test_a_command_is_needed(words: tuple[str, ...], tmp_path: Path) -> None:
     done = rigup.call("exec", *words)
     assert (done.code, done.err) == (
         2,
-        "rigup: exec: COMMAND: missing\nhint: write it behind the options: rigup exec -- uptime\n",
+        "rigup: exec: COMMAND: missing\nhint: write it after the options: rigup exec -- uptime\n",
     )
 
 

@@ -19,7 +19,7 @@ def test_a_service_that_the_inventory_does_not_have(words: tuple[str, ...], tmp_
     rigup = CommandLine(tmp_path)
     rigup.describe(["a"])
     done = rigup.call("key", *words, "--json")
-    assert (done.code, done.errors) == (2, [('no service "chta" in the inventory', "services: chat")])
+    assert (done.code, done.errors) == (2, [('no service "chta" in the inventory', "choose from: chat")])
 
 
 def test_a_key_of_the_users_own_is_replaced_in_its_file(tmp_path: Path) -> None:
@@ -35,4 +35,4 @@ def test_a_key_of_the_users_own_is_replaced_in_its_file(tmp_path: Path) -> None:
     new = (rigup.fleet / "chat.key").read_text().strip()
     assert len(new) >= 40 and new not in done.text
     shown = rigup.call("key", "rotate", "chat", "--yes")
-    assert shown.out == "chat.key: new key; to bring it to hosts and gateways: rigup apply\n"
+    assert shown.out == "chat.key: new key; to install it on hosts and gateways: rigup apply\n"

@@ -33,12 +33,12 @@ def rigup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLi
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
-        (["chta"], 'no service "chta" in the inventory', "services: chat"),
-        (["gateway"], 'no service "gateway" in the inventory', "services: chat"),
+        (["chta"], 'no service "chta" in the inventory', "choose from: chat"),
+        (["gateway"], 'no service "gateway" in the inventory', "choose from: chat"),
         (["--since", "2w"], '--since: "2w" is not a time', TIMES),
         (["--since", "2026-13-01"], '--since: "2026-13-01" is not a time', TIMES),
         (["--lines", "-1"], "--lines: -1 is not between 0 and 1,000,000", "omit it to use the default"),
-        (["--limit", "c"], '--limit: "c" is neither a group nor a host', "groups: boxes"),
+        (["--limit", "c"], '--limit: "c" is neither a group nor a host', "name a host, or one of the groups: boxes"),
     ],
     ids=range(6),
 )  # fmt: skip

@@ -16,7 +16,7 @@ def test_a_service_that_the_inventory_does_not_have(verb: str, tmp_path: Path) -
     done = rigup.call(verb, "chta", "--json")
     assert (done.code, done.json["error"]) == (
         2,
-        {"message": 'no service "chta" in the inventory', "hint": "services: chat"},
+        {"message": 'no service "chta" in the inventory', "hint": "choose from: chat"},
     )
 
 

@@ -60,7 +60,7 @@ WRITTEN: list[tuple[dict[str, str], tuple[str, ...], str, str]] = [
         'inventories/fleet.py: group "others" has no rig',
         'write group_data/others.py with rig = {"gpus": "4x RTX 3090"} and services = {...}',
     ),
-    ({}, ("--limit", "zz"), '--limit: "zz" is neither a group nor a host', "groups: boxes"),
+    ({}, ("--limit", "zz"), '--limit: "zz" is neither a group nor a host', "name a host, or one of the groups: boxes"),
     (
         {DATA: "import sys\n\nsys.exit(3)\n"},
         (),
@@ -392,12 +392,12 @@ HOSTS_WITH_A_CARD: dict[str, tuple[Probe, str, str]] = {
     ),
     "a driver of NVIDIA's .run file": (
         replace(ON_METAL, nvidia=Nvidia(loaded="575.64.05", installed="575.64.05", installer=True)),
-        "driver 575.64.05 belongs to no package: NVIDIA's .run installer put it there",
+        "driver 575.64.05 belongs to no package: NVIDIA's .run installer installed it",
         'on the host: nvidia-uninstall; or keep it: driver = "keep" in group_data',
     ),
     "what an uninstalled .run file left": (
         replace(ON_METAL, architecture="x86_64", nvidia=Nvidia(installed="575.64.05")),
-        "driver 575.64.05 belongs to no package: NVIDIA's .run installer left it behind, without its uninstaller",
+        "driver 575.64.05 belongs to no package: NVIDIA's .run installer installed it, but its uninstaller is gone",
         'on the host: sh NVIDIA-Linux-x86_64-575.64.05.run --uninstall; or keep it: driver = "keep" in group_data',
     ),
     "Ubuntu 26.04 with a driver from before it": (

@@ -54,7 +54,7 @@ def test_a_change_and_a_way_back_that_fail_are_both_told(installed: Path, monkey
     host: Any = LocalHost()
     with pytest.raises(HostFailed) as caught:
         placement._place(host, GatewayFiles("", "", "", {}), ())
-    told = "gw: does not start; putting the earlier gateway back also failed: "
+    told = "gw: does not start; restoring the earlier gateway also failed: "
     assert caught.value.message.startswith(told)
     assert caught.value.message.endswith("no such unit")
     assert caught.value.hint == "see the journal"

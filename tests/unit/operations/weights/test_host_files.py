@@ -55,9 +55,12 @@ def test_names_sizes_parts_and_hashes(tmp_path: Path) -> None:
         (lambda path: path.symlink_to("/nowhere"), "box: {}: does not exist"),
         (lambda path: path.symlink_to(path), "box: {}: does not exist"),
         (lambda path: path.mkdir(), "box: {}: not a regular file"),
-        (lambda path: path.symlink_to("/etc/passwd"), "box: {}: lies at /etc/passwd, which is not a place for weights"),
-        (lambda path: path.symlink_to("/dev/zero"), "box: {}: lies at /dev/zero, which is not a place for weights"),
-        (lambda path: path.symlink_to("/proc/self/environ"), "which is not a place for weights"),
+        (
+            lambda path: path.symlink_to("/etc/passwd"),
+            "box: {}: is at /etc/passwd, where rigup does not accept weights",
+        ),
+        (lambda path: path.symlink_to("/dev/zero"), "box: {}: is at /dev/zero, where rigup does not accept weights"),
+        (lambda path: path.symlink_to("/proc/self/environ"), "where rigup does not accept weights"),
     ],
 )
 def test_what_is_no_file_of_weights(make: Any, says: str, tmp_path: Path) -> None:

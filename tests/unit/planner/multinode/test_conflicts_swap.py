@@ -65,7 +65,7 @@ REFUSED: dict[str, tuple[dict[str, dict[str, Any]], list[tuple[str, str, str]]]]
         [
             (
                 "swap-engine",
-                "vLLM 0.33.0 does not take turns: only llama.cpp's server ends a model to load another",
+                "vLLM 0.33.0 does not take turns: only llama.cpp's server unloads a model to load another",
                 'set engine to "llama.cpp", or leave swap out and give each service its own GPUs',
             ),
         ],
@@ -89,14 +89,14 @@ REFUSED: dict[str, tuple[dict[str, dict[str, Any]], list[tuple[str, str, str]]]]
                 '--chat-template-kwargs: llama-server\'s router cannot pass on a value with "#"',
                 "leave that character out, or leave swap out and give the service its own GPUs",
             ),
-            ("swap-group", "takes turns with a, which is refused", "mend that one first, or leave swap out"),
+            ("swap-group", "takes turns with a, which is refused", "fix that one first, or leave swap out"),
         ],
     ),
     "two values": (
         {"a": {**SMALL, **TURN, "flags": {"--tags": ["x", "y"]}}, "b": {**LARGE, **TURN}},
         [
             ("swap-option", "--tags has 2 values, but llama-server's router passes on one", "give it one value"),
-            ("swap-group", "takes turns with a, which is refused", "mend that one first, or leave swap out"),
+            ("swap-group", "takes turns with a, which is refused", "fix that one first, or leave swap out"),
         ],
     ),
     "a name that ends a section": (
@@ -107,16 +107,16 @@ REFUSED: dict[str, tuple[dict[str, dict[str, Any]], list[tuple[str, str, str]]]]
                 'served_name: llama-server\'s router cannot serve "x]"',
                 'set it to letters, digits and "._:/@+-"',
             ),
-            ("swap-group", "takes turns with a, which is refused", "mend that one first, or leave swap out"),
+            ("swap-group", "takes turns with a, which is refused", "fix that one first, or leave swap out"),
         ],
     ),
     "one name": (
         {"a": {**SMALL, **TURN}, "b": {**SMALL, **TURN}},
         [
-            ("swap-group", "takes turns with b, which is refused", "mend that one first, or leave swap out"),
+            ("swap-group", "takes turns with b, which is refused", "fix that one first, or leave swap out"),
             (
                 "swap-name",
-                "b and a take turns, but both are called smollm2-135m-instruct, so no request can name one",
+                "b and a take turns, but both are called smollm2-135m-instruct, so requests cannot choose between them",
                 "set another services.b.served_name",
             ),
         ],

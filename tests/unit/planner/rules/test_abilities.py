@@ -79,7 +79,7 @@ def unread(asked: Candidate, version: str) -> Candidate:
             "vllm",
             None,
             {"gguf_architecture": "minimax-m2"},
-            "the catalogue does not say which class MiniMax-M2.5 is, by which vLLM names architectures",
+            "the catalogue does not name the class of MiniMax-M2.5, by which vLLM chooses the architecture",
             "set architectures in the model's file, as in its config.json",
         ),
     ],
@@ -116,7 +116,7 @@ def test_a_release_that_nobody_has_read_is_not_refused_for_what_is_unknown() -> 
     assert abilities.model_support(other) == ()
     (finding,) = abilities.unread_architecture(other)
     assert finding.message == (
-        "rigup has not read whether vLLM 0.34.0 has the architecture of MiniMax-M2.5; 0.33.0 has not"
+        "rigup does not know whether vLLM 0.34.0 supports the architecture of MiniMax-M2.5; 0.33.0 does not"
     )
     assert finding.hint == "run rigup lock, which reads it from the package"
 
@@ -145,8 +145,8 @@ def test_a_release_that_nobody_has_read_is_not_refused_for_what_is_unknown() -> 
             [
                 (
                     "the catalogue names no vLLM parser of tool calls and reasoning for MiniMax-M2.5",
-                    "leave tools and reasoning out, name the parser in the model's file, or use llama.cpp, which goes "
-                    "by the template",
+                    "leave tools and reasoning out, name the parser in the model's file, or use llama.cpp, which "
+                    "follows the template",
                 )
             ],
         ),

@@ -108,7 +108,7 @@ REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
     "flags that say it again": (
         drafting(service={"flags": {"--speculative-config": {"method": "mtp", "num_speculative_tokens": 1}}}),
         "speculative-flags",
-        "--speculative-config says again what speculative says",
+        "--speculative-config repeats a setting of speculative",
         "leave one of them out",
     ),
     "a flag of llama.cpp": (
@@ -117,7 +117,7 @@ REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
             service=gguf_with_mtp().service.model_copy(update={"flags": {"--spec-draft-n-max": 4}}),
         ),
         "speculative-flags",
-        "--spec-draft-n-max says again what speculative says",
+        "--spec-draft-n-max repeats a setting of speculative",
         "leave one of them out",
     ),
     "more hosts of llama.cpp": (

@@ -116,7 +116,7 @@ def test_nobody_waits_longer_than_a_service_may_drain(drains: tuple[GatewayDrain
 
 def test_a_model_keeps_a_backend(drains: tuple[GatewayDrains, Gateway]) -> None:
     found, gateway = drains
-    with pytest.raises(HostFailed, match="c: gw would have nobody left for n"):
+    with pytest.raises(HostFailed, match="c: gw would have no backend left for n"):
         found.begin(["c"])
     assert gateway.orders == []
     found.allow_outage = True

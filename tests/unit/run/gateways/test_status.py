@@ -59,7 +59,7 @@ def test_models_for_which_smg_does_not_choose() -> None:
         console = Console(width=140, record=True, file=io.StringIO())
         console.print(gateway_table([shown]), soft_wrap=True)
         for text in (console.export_text(), str(gateway_section([shown]))):
-            assert ("smg is away, so the backend with the fewest requests is chosen for m" in text) == bool(away)
+            assert ("smg is down, so the backend with the fewest requests is chosen for m" in text) == bool(away)
     assert gateway_as_json(cached, None)["prefix_routing_away"] == []
 
 
@@ -132,7 +132,8 @@ def test_a_gateway_that_says_nothing_or_nonsense() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "says"), [(None, ""), (15.0, ""), (9.2, "the certificate ends in 9 days"), (-1.0, "certificate has ended")]
+    ("days", "says"),
+    [(None, ""), (15.0, ""), (9.2, "the certificate expires in 9 days"), (-1.0, "certificate has expired")],
 )
 def test_who_answers_is_shown_in_the_terminal_and_on_the_page(days: float | None, says: str) -> None:
     found = seen() | {"certificate_days": days}
@@ -162,4 +163,4 @@ def test_what_is_wrong_fails_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
     found = gateways_of(run)
     assert [(one["gateway"], one["answers"]) for one in found] == [("well", True), ("poor", True), ("mute", False)]
     errors = {name: [error.message for error in result.errors] for name, result in results.items() if result.errors}
-    assert errors == {"poor": ["poor: nobody answers for n"], "mute": ["mute: the gateway does not answer"]}
+    assert errors == {"poor": ["poor: no backend answers for n"], "mute": ["mute: the gateway does not answer"]}

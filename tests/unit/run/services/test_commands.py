@@ -46,7 +46,7 @@ def test_one_word_is_a_line_for_the_shell(met: HostsRun) -> None:
         (1, "on b\n", "why\n"),
     ]
     assert found["a"]["errors"] == []
-    assert [error["message"] for error in found["b"]["errors"]] == ["b: the command ended with 1"]
+    assert [error["message"] for error in found["b"]["errors"]] == ["b: the command exited with 1"]
 
 
 def test_several_words_are_not(met: HostsRun) -> None:

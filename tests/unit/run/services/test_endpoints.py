@@ -120,6 +120,6 @@ def test_a_name_elsewhere_in_the_inventory() -> None:
         check_services(project, ("coder",))
     assert (raised.value.message, raised.value.hint) == (
         'no service "coder" on these hosts',
-        "it is on b: change --limit",
+        "change --limit: it is on b",
     )
     check_services(project, ("chat", "gateway"), ("gateway",))

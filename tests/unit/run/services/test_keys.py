@@ -77,7 +77,7 @@ def test_a_service_that_does_not_answer_gets_its_earlier_key_back(
         assert (said, len(started), (tmp_path / "chat").read_text().strip()) == ([], 1, started[0])
         assert run.results["box"].state == "changed"
     else:
-        assert said == ["box: chat does not answer; the earlier key is back"]
+        assert said == ["box: chat does not answer; the earlier key was restored"]
         assert started[1:] == ["earlier"] == [(tmp_path / "chat").read_text().strip()]
 
 
@@ -91,7 +91,9 @@ def test_a_stopped_service_is_not_started_for_it(
 
 def test_what_has_no_key_of_its_own_is_refused(connected: Callable[[Probe], KeyRun], tmp_path: Path) -> None:
     assert rotated(connected(APPLIED), "open") == ["box: open needs no API key"]
-    assert rotated(connected(SPANNING)) == ["box: chat spans several hosts, which start together"]
+    assert rotated(connected(SPANNING)) == [
+        "box: chat spans several hosts, so rigup replaces its key only in a file of yours"
+    ]
     assert (tmp_path / "chat").read_text() == "earlier\n"
 
 

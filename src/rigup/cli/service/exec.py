@@ -23,7 +23,7 @@ examples:
 Put rigup's options before the command. rigup takes no lease. It records the command without secrets, but neither its
 output nor what it changes.
 
-exit codes: 0 every command ended with 0, 1 one did not, 2 usage error or no host reachable, 130 cancelled
+exit codes: 0 every command exited with 0, 1 one did not, 2 usage error or no host reachable, 130 cancelled
 """
 
 

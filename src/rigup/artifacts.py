@@ -68,26 +68,27 @@ class LockedHarness(Frozen):
         return self.python, self.architecture
 
 
-class LockedUv(Frozen):
-    """uv, which makes the environments: its version, and its wheels by file name, one for each architecture in use."""
+class _LockedProgram(Frozen):
+    """A program in wheels: its version, and its wheels by file name, one for each architecture in use."""
 
     version: Word
-    files: dict[Annotated[str, Field(pattern=r"^uv-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
-
-    def wheel(self, architecture: Architecture) -> str | None:
-        """The name of the wheel for an architecture."""
-        return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
-
-
-class LockedSmg(Frozen):
-    """smg, with which a gateway routes by prefix: its version, and its wheels by file name, one an architecture."""
-
-    version: Word
-    files: dict[Annotated[str, Field(pattern=r"^smg-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
+    files: dict[str, Sha256]
 
     def wheel(self, architecture: str) -> str | None:
         """The name of the wheel for an architecture."""
         return next((name for name in self.files if name.endswith(f"_{architecture}.whl")), None)
+
+
+class LockedUv(_LockedProgram):
+    """uv, which makes the environments."""
+
+    files: dict[Annotated[str, Field(pattern=r"^uv-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
+
+
+class LockedSmg(_LockedProgram):
+    """smg, with which a gateway routes by prefix."""
+
+    files: dict[Annotated[str, Field(pattern=r"^smg-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
 
 
 class LockedImage(Frozen):

@@ -6,8 +6,8 @@ import unicodedata
 
 from rigup.errors import InputError
 from rigup.printable import one_line
+from rigup.regular_files import MOST_LEVELS
 
-MOST_LEVELS = 24
 MOST_VALUES = 50_000
 LONGEST_TEXT = 65_536
 LARGEST_NUMBER = 10**30
@@ -20,7 +20,7 @@ def quoted(value: object) -> str:
         text = f'"{value}"' if isinstance(value, str) else repr(value)
     except Exception:  # too many digits, too deep, or a class of the user's own
         text = f"the {type(value).__name__}"
-    return one_line(text if len(text) <= 60 else text[:57] + "...")
+    return cut(text)
 
 
 def check_bounds(value: object, where: str, lines: bool = False) -> None:

@@ -166,6 +166,12 @@ class Parallel(Frozen):
     data: int = 1
     expert: int = 1
 
+    @property
+    def text(self) -> str:
+        """The sizes above 1 in a few letters: "TP4 EP4"; "" where there is none."""
+        named = (("TP", self.tensor), ("PP", self.pipeline), ("DP", self.data), ("EP", self.expert))
+        return " ".join(f"{name}{size}" for name, size in named if size > 1)
+
 
 class GpuMemory(Frozen):
     """What one GPU will hold, MiB. The four parts add up to the capacity."""

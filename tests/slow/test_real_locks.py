@@ -10,7 +10,8 @@ from packaging.utils import parse_wheel_filename
 
 from rigup.artifacts import Architecture, Variant
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.option_names import known_options, known_variables, load_name_lists, package
+from rigup.catalogue.data_files import read_lists
+from rigup.catalogue.option_names import NameList, known_options, known_variables, package
 from rigup.lab.hub.server_process import StandInHub
 from rigup.lock import Lock, load_lock
 from rigup.lockfile.package_diff import package_versions
@@ -87,7 +88,7 @@ def test_twice_is_byte_for_byte_the_same() -> None:
 def test_names_out_of_the_locked_wheel(kind: tuple[str, str, Variant, Architecture], tmp_path: Path) -> None:
     """The toolkit's lists are of the x86_64 wheels: those of others are read, and are the same where the code is."""
     write_names(tmp_path, names_with((), resolved(*kind), print))
-    (names,) = load_name_lists(tmp_path)
+    (names,) = read_lists(tmp_path, NameList)
     assert names.sha256 != package(kind[0], kind[1])["sha256"]
     assert names.options == known_options(kind[0], kind[1])
     assert names.variables == known_variables(kind[0], kind[1])

@@ -9,12 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import ValidationError
-
 from rigup.artifacts import Sha256
 from rigup.catalogue.versions import Ranged, VersionText, in_ranges, listed_version
-from rigup.errors import InputError
-from rigup.regular_files import read_text
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -107,19 +103,6 @@ def package(engine: str, version: str) -> dict[str, str]:
     """The package that a version was read from: its `file` name and `sha256`; empty if the toolkit has not read it."""
     found: dict[str, str] = _lists(engine)["packages"].get(version, {})
     return found
-
-
-def load_ability_lists(folder: Path) -> tuple[AbilityList, ...]:
-    """Every list of a fleet's folder. Raises InputError naming the file and what is wrong."""
-    found = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            found.append(AbilityList.model_validate_json(read_text(path)))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise InputError(f"{path}: {where}: {first['msg']}", "read it again: rigup lock --upgrade ENGINE") from None
-    return tuple(found)
 
 
 def ability_list_text(abilities: AbilityList) -> str:

@@ -9,9 +9,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from rigup.catalogue.abilities import AbilityList, load_ability_lists
+from rigup.catalogue.abilities import AbilityList
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.data_files import read_entries
+from rigup.catalogue.data_files import read_entries, read_lists
 from rigup.catalogue.engine_files import FILES, EngineChange, load_engines
 from rigup.catalogue.engines import Engine
 from rigup.catalogue.gpu_names import GpuEntry
@@ -19,7 +19,7 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.moe_configs import FOLDER as MOE_CONFIGS
 from rigup.catalogue.moe_configs import TOOLKIT as TOOLKIT_MOE_CONFIGS
 from rigup.catalogue.moe_configs import MoeConfigFile, load_moe_configs
-from rigup.catalogue.option_names import NameList, load_name_lists
+from rigup.catalogue.option_names import NameList
 from rigup.catalogue.overheads import FOLDER as OVERHEADS
 from rigup.catalogue.overheads import TABLE, MeasuredOverhead
 from rigup.catalogue.quality import FOLDER as QUALITIES
@@ -139,10 +139,10 @@ def _laid_over(toolkit: Catalogue, folder: Path, checkpoints: tuple[CheckpointEn
         _replaced(toolkit.checkpoints, checkpoints),
         load_engines((*FILES, *engine_files)) if engine_files else toolkit.engines,
         toolkit.moe_configs,
-        load_name_lists(folder / NAME_LISTS),
+        read_lists(folder / NAME_LISTS, NameList),
         overheads=read_entries(folder / OVERHEADS, TABLE, MeasuredOverhead),
         qualities=read_entries(folder / QUALITIES, QUALITY, Quality),
-    ).with_ability_lists(load_ability_lists(folder / ABILITY_LISTS))
+    ).with_ability_lists(read_lists(folder / ABILITY_LISTS, AbilityList))
     for checkpoint in checkpoints:
         if checkpoint.model not in catalogue.models_by_name:
             known = ", ".join(sorted(catalogue.models_by_name))

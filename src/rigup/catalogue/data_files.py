@@ -53,6 +53,22 @@ def read_file(path: Path, table: str, kind: type[Entry]) -> tuple[Entry, ...]:
     )
 
 
+def read_lists(folder: Path, kind: type[Entry]) -> tuple[Entry, ...]:
+    """Every *.json of a fleet's folder, each what rigup has read from one package.
+
+    Raises InputError with the file and the problem.
+    """
+    found = []
+    for path in files_in(folder, ".json"):
+        try:
+            found.append(kind.model_validate_json(read_text(path)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(f"{path}: {where}: {first['msg']}", "read it again: rigup lock --upgrade ENGINE") from None
+    return tuple(found)
+
+
 def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """A row with the defaults; sources are merged key by key, so that a row may give one and keep the others."""
     merged = {**defaults, **row}

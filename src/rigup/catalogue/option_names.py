@@ -11,14 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from rigup.artifacts import Architecture, Sha256, Variant
 from rigup.catalogue import abilities, versions
 from rigup.catalogue.abilities import Kind
 from rigup.catalogue.versions import in_ranges
-from rigup.errors import InputError
-from rigup.regular_files import files_in, read_text
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -46,19 +42,6 @@ class NameList(Frozen):
         """Whether it says what a build knows: engine, version, variant, architecture."""
         own = (self.engine, self.version, self.variant, self.architecture)
         return all(mine in (None, its) for mine, its in zip(own, build, strict=True))
-
-
-def load_name_lists(folder: Path) -> tuple[NameList, ...]:
-    """Every list of a fleet's folder. Raises InputError with the file and the problem."""
-    found = []
-    for path in files_in(folder, ".json"):
-        try:
-            found.append(NameList.model_validate_json(read_text(path)))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise InputError(f"{path}: {where}: {first['msg']}", "read it again: rigup lock --upgrade ENGINE") from None
-    return tuple(found)
 
 
 def name_list_text(names: NameList) -> str:

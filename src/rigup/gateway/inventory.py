@@ -12,7 +12,7 @@ from rigup.gateway.paths import ACME_PORT
 from rigup.gateway_settings import CACHE_AWARE, Acme, Certificate, Gateway, GatewayClient, SharedAddress
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring
-from rigup.planner.inputs.rig_and_services import is_address
+from rigup.planner.inputs.rig_and_services import check_listen
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
@@ -41,11 +41,7 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
     _check_parts(data, where)
     gateway = validated(Gateway, data, where)
     for key, listen in (("listen", gateway.listen), ("metrics_listen", gateway.metrics_listen)):
-        if not is_address(listen):
-            raise InputError(
-                f"{where}.{key}: {quoted(listen)} is not a host address",
-                'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
-            )
+        check_listen(listen, f"{where}.{key}")
     if not gateway.clients and not is_loopback(gateway.listen):
         raise InputError(f"{where}.clients: missing: anyone who reaches {gateway.listen} could use it", _CLIENT)
     taken: dict[int, str] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engines import Engine, EngineVersion
@@ -44,12 +44,7 @@ def others_that(
     """Other releases that suit: of its own engine the one that comes next, else the last before it, and of each other
     engine the default one, else the newest.
     """
-    return tuple(_one_of_each(release, engines, suits))
-
-
-def _one_of_each(
-    release: EngineVersion, engines: Iterable[Engine], suits: Callable[[EngineVersion], bool]
-) -> Iterator[EngineVersion]:
+    found = []
     for engine in sorted(engines, key=lambda engine: engine.name != release.engine):
         newest_first = tuple(reversed(engine.versions))
         if engine.name == release.engine:
@@ -57,9 +52,8 @@ def _one_of_each(
             order = (*later, *(other for other in newest_first if other.key < release.key))
         else:
             order = tuple(sorted(newest_first, key=lambda other: other.version != engine.default_version))
-        found = next((other for other in order if suits(other)), None)
-        if found is not None:
-            yield found
+        found += [other for other in order if suits(other)][:1]
+    return tuple(found)
 
 
 def titles(releases: tuple[EngineVersion, ...]) -> str:

@@ -130,9 +130,7 @@ def _shortened(found: Survey) -> Candidate | None:
 
 def described(candidate: Candidate) -> str:
     """One candidate in a few words: quantisation, engine, placement and context."""
-    parallel = candidate.parallel
-    sizes = (("TP", parallel.tensor), ("PP", parallel.pipeline), ("DP", parallel.data), ("EP", parallel.expert))
-    spread = " ".join(f"{name}{size}" for name, size in sizes if size > 1)
+    spread = candidate.parallel.text
     if not spread and len(candidate.gpu_indices) > 1:
         spread = f"over {len(candidate.gpu_indices)} GPUs"
     words = [candidate.checkpoint.quant, "on", candidate.engine.title, spread]

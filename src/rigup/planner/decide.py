@@ -25,7 +25,7 @@ from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_con
 from rigup.planner.rules import check
 from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
-from rigup.planner.survey import Rejected, Survey, survey
+from rigup.planner.survey import Survey, survey
 from rigup.planner.trade import traded
 
 
@@ -89,7 +89,7 @@ def _refusal(request: PlanningRequest, found: Survey, catalogue: Catalogue, lock
 def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     """All reasons of the candidate that came closest to fitting; or why there was no candidate."""
     if found.rejected:
-        return nearest(found.rejected).findings()
+        return min(found.rejected, key=lambda entry: entry.rank).findings()
     service, model = request.service, request.resolved.model
     reasons = [unsupported(model, release, request.catalogued) for _, release in request.resolved.engines]
     lacking = tuple(
@@ -125,8 +125,3 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
             source="catalogue: minimum_versions of the checkpoints",
         ),
     )
-
-
-def nearest(rejected: tuple[Rejected, ...]) -> Rejected:
-    """The rejected candidate with the fewest and smallest reasons; among equals, the first."""
-    return min(rejected, key=lambda entry: entry.rank)

@@ -9,6 +9,7 @@ from typing import Literal
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
+from rigup.catalogue.versions import version_key
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
 from rigup.plan import Build, DriverPlan, Evidence, Finding, MadeFor
 from rigup.rig import Rig
@@ -117,7 +118,7 @@ def repository_refusals(os: str, driver: DriverPlan | None, toolkit: str | None)
     if driver is not None and int(driver.branch) < there.first_branch:
         message = f"no driver before branch {there.first_branch}; rigup.lock pins {driver.version}"
         found.append(_not_there(there, message, f"driver={there.first_branch}"))
-    if toolkit and there.first_toolkit and _numbers(toolkit) < _numbers(there.first_toolkit):
+    if toolkit and there.first_toolkit and version_key(toolkit) < version_key(there.first_toolkit):
         message = f"no CUDA toolkit before {there.first_toolkit}; rigup.lock pins {toolkit}"
         found.append(_not_there(there, message, f"cuda-toolkit={there.first_toolkit}"))
     return tuple(found)
@@ -139,9 +140,9 @@ def driver_for(systems: Iterable[str], kept: LockedDriver | None) -> LockedDrive
 def toolkit_for(systems: Iterable[str], kept: LockedCudaToolkit | None) -> LockedCudaToolkit | None:
     """The CUDA toolkit to lock, like `driver_for`."""
     known = [there for os in systems if (there := driver_facts().distribution(os)) and there.first_toolkit]
-    least = max((there.first_toolkit for there in known), default="0", key=_numbers)
+    least = max((there.first_toolkit for there in known), default="0", key=version_key)
     for toolkit in (kept, nvidia_versions().cuda_toolkit()):
-        if toolkit and _numbers(toolkit.version) >= _numbers(least):
+        if toolkit and version_key(toolkit.version) >= version_key(least):
             return toolkit
     return nvidia_versions().cuda_toolkit(least)
 
@@ -218,10 +219,6 @@ def _not_there(there: SupportedSystem, message: str, upgrade: str) -> Finding:
         hint=f"run rigup lock --upgrade {upgrade}",
         source=there.source,
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _installs(rig: Rig) -> bool:

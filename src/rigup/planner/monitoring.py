@@ -8,7 +8,7 @@ from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.errors import InputError
 from rigup.plain_values import quoted
 from rigup.plan import Monitoring
-from rigup.planner.inputs.rig_and_services import is_address
+from rigup.planner.inputs.rig_and_services import check_listen
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import join_port, watch_port
 from rigup.rig import Rig
@@ -26,11 +26,7 @@ def read_monitoring(data: object, where: str, rig: Rig, services: Iterable[Servi
         raise InputError(f"{where}: must be a table, not {quoted(data)}", _EXAMPLE)
     check_keys(data, Monitoring, where)
     wanted = validated(Monitoring, data, where)
-    if not is_address(wanted.listen):
-        raise InputError(
-            f"{where}.listen: {quoted(wanted.listen)} is not a host address",
-            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
-        )
+    check_listen(wanted.listen, f"{where}.listen")
     if not wanted.listeners:
         raise InputError(f"{where}: every exporter is turned off", "leave monitoring out")
     _check_ports(wanted, where, rig, tuple(services))

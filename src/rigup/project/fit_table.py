@@ -13,6 +13,7 @@ from rigup.plan import Speed
 from rigup.planner.decide import decide
 from rigup.planner.decision import Decision
 from rigup.planner.inputs.locked import planning_request
+from rigup.planner.memory.host import offloads
 from rigup.rig import Gpu, Rig
 from rigup.service import Preference, Service
 
@@ -60,9 +61,7 @@ class Fit:
     @property
     def needs_host_memory(self) -> bool:
         """Whether weights that belong to a GPU are kept in host memory."""
-        return self.decision is not None and (
-            self.decision.candidate.offloads_experts or self.decision.candidate.cpu_offload_gib > 0
-        )
+        return self.decision is not None and offloads(self.decision.candidate)
 
     @property
     def spread(self) -> str:
@@ -70,11 +69,9 @@ class Fit:
         if self.decision is None:
             return ""
         candidate = self.decision.candidate
-        sizes = candidate.parallel
-        named = (("TP", sizes.tensor), ("PP", sizes.pipeline), ("DP", sizes.data), ("EP", sizes.expert))
         count = len(candidate.gpu_indices)
-        if count and (words := " ".join(f"{name}{size}" for name, size in named if size > 1)):
-            return words
+        if count and candidate.parallel.text:
+            return candidate.parallel.text
         return f"{count} GPU{'s' if count > 1 else ''}" if count else "CPU"
 
 

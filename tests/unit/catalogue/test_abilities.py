@@ -14,10 +14,10 @@ from rigup.catalogue.abilities import (
     Abilities,
     AbilityList,
     ability_list_text,
-    load_ability_lists,
     package,
 )
 from rigup.catalogue.catalogue import load_catalogue
+from rigup.catalogue.data_files import read_lists
 from rigup.catalogue.versions import in_ranges, ranges_of
 from rigup.errors import InputError
 from rigup.service import EngineName
@@ -92,10 +92,10 @@ def test_llama_cpps_names_of_classes() -> None:
 
 def test_a_list_is_written_and_read(tmp_path: Path) -> None:
     (tmp_path / "own.json").write_text(ability_list_text(OWN))
-    assert load_ability_lists(tmp_path) == (OWN,)
+    assert read_lists(tmp_path, AbilityList) == (OWN,)
     (tmp_path / "own.json").write_text('{"engine": "vllm"}')
     with pytest.raises(InputError) as error:
-        load_ability_lists(tmp_path)
+        read_lists(tmp_path, AbilityList)
     assert error.value.message == f"{tmp_path}/own.json: version: Field required"
 
 

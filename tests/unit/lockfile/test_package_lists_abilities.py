@@ -10,7 +10,8 @@ import pytest
 
 from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
-from rigup.catalogue.abilities import load_ability_lists, package
+from rigup.catalogue.abilities import AbilityList, package
+from rigup.catalogue.data_files import read_lists
 from rigup.lock import LockedSource
 from rigup.lockfile.package_lists import abilities_with_archive, abilities_with_wheel, write_abilities
 from rigup.sources.package_index import IndexFile
@@ -56,7 +57,7 @@ def test_a_release_from_wheels(index: StandInIndex, tmp_path: Path) -> None:
     assert (lists[0].file, lists[0].sha256) == (NAME, resolved.engine.sha256)
     assert "LlamaForCausalLM" in lists[0].architectures
     write_abilities(tmp_path / "lists", lists)
-    assert load_ability_lists(tmp_path / "lists") == lists
+    assert read_lists(tmp_path / "lists", AbilityList) == lists
     asked = len(index.asked)
     assert abilities_with_wheel(lists, resolved, said.append) == lists
     assert (len(index.asked), len(said)) == (asked, 1)
@@ -69,7 +70,7 @@ def test_another_wheel_of_the_release_takes_its_place(index: StandInIndex, tmp_p
     (after,) = abilities_with_wheel(lists, resolution(index, grown), print)
     assert after.reasoning_parsers == {"other"}
     write_abilities(tmp_path / "lists", ())
-    assert load_ability_lists(tmp_path / "lists") == ()
+    assert read_lists(tmp_path / "lists", AbilityList) == ()
 
 
 def test_a_release_of_the_toolkit_is_not_read(index: StandInIndex) -> None:

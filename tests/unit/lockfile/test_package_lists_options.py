@@ -10,7 +10,8 @@ import pytest
 
 from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.catalogue import FOLDER, NAME_LISTS, load_catalogue
-from rigup.catalogue.option_names import load_name_lists, package
+from rigup.catalogue.data_files import read_lists
+from rigup.catalogue.option_names import NameList, package
 from rigup.errors import InputError
 from rigup.lock import Lock
 from rigup.lockfile.package_lists import names_with, write_names
@@ -54,9 +55,9 @@ def resolution(index: StandInIndex, sha256: str) -> Resolution:
 
 def keep_names(folder: Path, resolved: Resolution, log: Callable[[str], None]) -> None:
     """As `rigup lock` does it, which writes when all else is known."""
-    there = load_name_lists(folder)
+    there = read_lists(folder, NameList)
     names = names_with(there, resolved, log)
-    assert load_name_lists(folder) == there
+    assert read_lists(folder, NameList) == there
     write_names(folder, names)
 
 
@@ -67,7 +68,7 @@ def test_read_out_of_the_wheel_and_kept_with_its_hash(index: StandInIndex, tmp_p
     said: list[str] = []
     keep_names(tmp_path / "flags", resolution(index, sha256), said.append)
     assert said == [f"reading the options of vllm 0.33.0 from {NAME}"]
-    (names,) = load_name_lists(tmp_path / "flags")
+    (names,) = read_lists(tmp_path / "flags", NameList)
     assert (names.options, names.variables) == (OPTIONS, {"VLLM_OWN", "VLLM_NEW"})
     assert ((names.engine, names.version, names.variant, names.architecture), names.file, names.sha256) == (
         ("vllm", "0.33.0", "cuda", "x86_64"),
@@ -89,7 +90,7 @@ def test_another_wheel_of_the_build_takes_its_place(index: StandInIndex, tmp_pat
     grown = MEMBERS | {"vllm/envs.py": b'environment_variables: dict = {"VLLM_OTHER": 1}'}
     second = index.hold(NAME, members=grown)
     keep_names(tmp_path, resolution(index, second), lambda line: None)
-    (names,) = load_name_lists(tmp_path)
+    (names,) = read_lists(tmp_path, NameList)
     assert (names.sha256, names.variables) == (second, {"VLLM_OTHER"})
 
 

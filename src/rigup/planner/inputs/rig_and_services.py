@@ -185,11 +185,7 @@ def _read_service(name: object, value: object, path: str) -> Service:
         raise InputError(
             f"{where}.checkpoint: {quoted(service.checkpoint)} is {error}", "rename the file, or correct the name"
         ) from None
-    if not is_address(service.listen):
-        raise InputError(
-            f"{where}.listen: {quoted(service.listen)} is not a host address",
-            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
-        )
+    check_listen(service.listen, f"{where}.listen")
     for variable in service.environment:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
             raise InputError(
@@ -218,13 +214,18 @@ def normalize_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagVa
     return spelled
 
 
-def is_address(text: str) -> bool:
-    """Whether a host can listen on this address: an IP address or localhost."""
+def check_listen(text: str, where: str) -> None:
+    """Raises InputError for an address at which no host can listen: neither an IP address nor localhost."""
     try:
         ipaddress.ip_address(text)
+        fits = re.fullmatch(r"[0-9A-Fa-f.:]+(%[\w.-]+)?", text)  # the zone of an IPv6 address may be any text
     except ValueError:
-        return text == "localhost"
-    return bool(re.fullmatch(r"[0-9A-Fa-f.:]+(%[\w.-]+)?", text))  # the zone of an IPv6 address may be any text
+        fits = None
+    if not fits and text != "localhost":
+        raise InputError(
+            f"{where}: {quoted(text)} is not a host address",
+            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+        )
 
 
 def _check_ports(services: tuple[Service, ...], path: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from rigup.planner.candidate import Candidate
 from rigup.units import MIB
 
@@ -12,17 +10,25 @@ _SMALLEST_CACHE = ("fp8", "q4_0")
 
 def for_weights(candidate: Candidate) -> str:
     """A hint for weights that do not fit."""
-    return _use(_for_weights(candidate))
+    remedies = ["a smaller quantisation"] * candidate.has_smaller + [more_gpus(candidate)]
+    # otherwise the planner has tried it
+    untried = candidate.service.offload == "none" or candidate.engine.name != "llama.cpp"
+    if candidate.experts and untried:
+        remedies.append("experts in host memory (offload, on llama.cpp)")
+    return _use(remedies)
 
 
 def for_context(candidate: Candidate) -> str:
     """A hint for a KV cache that does not fit."""
-    return _use(_for_context(candidate))
+    remedies = ["a shorter context"]
+    if candidate.kv_cache_type not in _SMALLEST_CACHE:
+        remedies.append("a smaller KV cache type")
+    return _use(remedies + ["a smaller quantisation"] * candidate.has_smaller)
 
 
 def for_sizes(candidate: Candidate) -> str:
     """A hint for parallel sizes that need more GPUs than the service has."""
-    return _use(("smaller sizes", more_gpus(candidate)))
+    return _use(["smaller sizes", more_gpus(candidate)])
 
 
 def instead_of_offload(candidate: Candidate) -> str:
@@ -39,25 +45,7 @@ def more_gpus(candidate: Candidate) -> str:
     return f"all {len(candidate.rig.gpus)} GPUs of the rig (gpus)" if left_out else "a rig with more GPUs"
 
 
-def _for_weights(candidate: Candidate) -> Iterator[str]:
-    if candidate.has_smaller:
-        yield "a smaller quantisation"
-    yield more_gpus(candidate)
-    # otherwise the planner has tried it
-    untried = candidate.service.offload == "none" or candidate.engine.name != "llama.cpp"
-    if candidate.experts and untried:
-        yield "experts in host memory (offload, on llama.cpp)"
-
-
-def _for_context(candidate: Candidate) -> Iterator[str]:
-    yield "a shorter context"
-    if candidate.kv_cache_type not in _SMALLEST_CACHE:
-        yield "a smaller KV cache type"
-    if candidate.has_smaller:
-        yield "a smaller quantisation"
-
-
-def _use(remedies: Iterable[str]) -> str:
+def _use(remedies: list[str]) -> str:
     *first, last = remedies
     comma = "," if len(first) > 1 else ""
     return f"use {', '.join(first)}{comma} or {last}" if first else f"use {last}"

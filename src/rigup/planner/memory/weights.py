@@ -65,10 +65,6 @@ class Weights:
         """The experts of one layer that has some."""
         return max(layer.experts for layer in self.layers)
 
-    def experts_of_first(self, count: int) -> float:
-        """The experts of the first layers."""
-        return sum(layer.experts for layer in self.layers[:count])
-
     def experts_on_host(self, shares: Sequence[float]) -> float:
         """The experts in host memory. shares: the part of each layer's experts."""
         if not any(shares):
@@ -205,7 +201,7 @@ def active_bytes(checkpoint: CheckpointEntry, model: Model, tokens: int = 1) -> 
     head = weights.head or weights.embedding
     kept = checkpoint.experts or model.experts
     touched = 1 - (1 - model.experts_per_token / kept) ** tokens if kept else 0.0
-    experts = weights.experts_of_first(model.layers)
+    experts = sum(layer.experts for layer in weights.layers)
     return head + weights.body - experts * (1 - touched)
 
 

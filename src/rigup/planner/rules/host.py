@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.catalogue.systems import system_facts
+from rigup.catalogue.versions import version_key
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -16,7 +17,7 @@ def glibc(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.build == "image" or not needed or candidate.rig.os is None:
         return
     there = system_facts().system(candidate.rig.os)
-    if there and _numbers(there.glibc) < _numbers(needed):
+    if there and version_key(there.glibc) < version_key(needed):
         yield (
             f"the wheel of {engine_name(candidate)} needs glibc {needed}; {there.os} has {there.glibc}",
             f"use {_newer_than(needed)}, or a version whose wheel needs an older glibc",
@@ -66,9 +67,5 @@ def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 def _newer_than(needed: str) -> str:
-    return " or ".join(known.os for known in system_facts().systems if _numbers(known.glibc) >= _numbers(needed))
+    return " or ".join(known.os for known in system_facts().systems if version_key(known.glibc) >= version_key(needed))

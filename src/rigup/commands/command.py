@@ -34,24 +34,21 @@ def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: 
 
     checkpoint: the files that the lock pins. draft: those of a model that drafts tokens.
     """
-    engine = _module(candidate)
+    engine = import_module(f"rigup.commands.{ENGINES[candidate.engine.name]}")
     variables = {**engine.environment(candidate, checkpoint), **multinode_variables(candidate)}
     return Command(
         words=worker_command(candidate)
         if is_worker_only(candidate, rank)
-        else _words(candidate, checkpoint, rank, draft),
+        else _words(engine, candidate, checkpoint, rank, draft),
         environment=dict(sorted({**variables, **candidate.service.environment}.items())),
         served_name=served_name(candidate),
         start_timeout_s=start_timeout_s(checkpoint, candidate.service),
     )
 
 
-def _module(candidate: Candidate) -> Any:
-    return import_module(f"rigup.commands.{ENGINES[candidate.engine.name]}")
-
-
-def _words(candidate: Candidate, checkpoint: Checkpoint, rank: int, draft: Checkpoint | None) -> tuple[str, ...]:
-    engine = _module(candidate)
+def _words(
+    engine: Any, candidate: Candidate, checkpoint: Checkpoint, rank: int, draft: Checkpoint | None
+) -> tuple[str, ...]:
     options = {
         **engine.options(candidate, checkpoint),
         **drafting(candidate, draft),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from rigup.commands.gpu_environment import gpu_variables
 from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
-from rigup.commands.sampling import sampling
+from rigup.commands.shared_options import gpu_variables, sampling
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
-from rigup.commands.gpu_environment import gpu_variables
 from rigup.commands.names import model_path, served_name
 from rigup.commands.options import Options
-from rigup.commands.sampling import sampling_json
-from rigup.commands.shared_options import kv_cache_type, parsers
+from rigup.commands.shared_options import gpu_variables, kv_cache_type, parsers, sampling_json
 from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.catalogue import load_catalogue
 from rigup.errors import InputError
 from rigup.gateway.inventory import read_gateway
 from rigup.monitoring.scrape_config import ScrapeConfig, ScrapedHost, scrape_config_of
 from rigup.plan import Plan, plans_by_host
-from rigup.planner.inputs.rig_and_services import read_rig
-from rigup.planner.monitoring import read_monitoring
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.planning import plan_project
+from rigup.project.settings import monitoring_of
 
 
 def scraping_of(project: Project, here: str | None) -> ScrapeConfig:
@@ -32,16 +30,7 @@ def bare_name(host: str) -> str:
 
 def _scraped(project: Project, host: HostEntry, plans: tuple[Plan, ...], here: str | None) -> ScrapedHost:
     name = bare_name(host.name)
-    said = host.data.get("monitoring")
-    monitoring = None
-    if said is not None:
-        where = f"{host.origins['monitoring']}: monitoring"
-        rig = (
-            plans[0].rig
-            if plans
-            else read_rig(host.data["rig"], host.data_path, load_catalogue(project.root, models=()))
-        )
-        monitoring = read_monitoring(said, where, rig, [plan.service for plan in plans])
+    monitoring = monitoring_of(host.data, plans, project.root, f"{host.origins.get('monitoring')}: monitoring")
     address = str(host.data.get("ssh_hostname") or name)
     on_this_host = here is not None and bare_name(here) == name
     return ScrapedHost(name, address, host.group, plans, monitoring, on_this_host, _gateway(host))

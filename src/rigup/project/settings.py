@@ -89,7 +89,7 @@ def _read(
         _packages(data, plans, root),
         _mirrors(data.get("image_mirrors", {})),
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
-        _monitoring(data, plans, root),
+        monitoring_of(data, plans, root),
         _weights(data),
         _builders(data, root, fleet),
         ollama_registry=ollama_address("ollama_registry", data.get("ollama_registry", OLLAMA)),
@@ -117,14 +117,17 @@ def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:
     return read_weights_settings(data)
 
 
-def _monitoring(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> Monitoring | None:
+def monitoring_of(
+    data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, where: str = "monitoring"
+) -> Monitoring | None:
+    """The exporters of a host; None for none. where: the path to the key. Raises InputError, naming it."""
     said = data.get("monitoring")
     if said is None:
         return None
     from rigup.planner.monitoring import read_monitoring
 
     rig = plans[0].rig if plans else _rig(data, root)
-    return read_monitoring(said, "monitoring", rig, [plan.service for plan in plans])
+    return read_monitoring(said, where, rig, [plan.service for plan in plans])
 
 
 def _rig(data: Mapping[str, Any], root: Path) -> Rig:

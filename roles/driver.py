@@ -1,4 +1,4 @@
-"""NVIDIA's driver at the locked version: packages and their hold, kernel module, daemons and fabric."""
+"""NVIDIA's driver at the locked version: its repository, packages and their hold, kernel module, daemons and fabric."""
 
 from __future__ import annotations
 
@@ -8,18 +8,31 @@ from pyinfra import host
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
+from rigup.operations.apt.nvidia_repository import nvidia_repository
 from rigup.operations.driver.cuda_packages import pinned_packages
+from rigup.operations.driver.fabric import ready_fabric
 from rigup.operations.driver.loading import loaded_driver
 from rigup.operations.driver.packages import KernelModule, driver_packages, removed_driver
-from rigup.operations.driver.state import loading_problem, package_problem, stuck_packages, unpinned_packages
+from rigup.operations.driver.state import (
+    fabric_problem,
+    loading_problem,
+    package_problem,
+    stuck_packages,
+    unpinned_packages,
+)
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
 from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 from rigup.planner.driver_packages import FABRIC_MANAGER_UNIT, user_space_packages
 from rigup.systemd.driver_files import BLACKLIST, container_files, driver_files
-from roles.fabric import fabric
 
 UPDATE_INITRAMFS = ("sh", "-c", "if command -v update-initramfs >/dev/null; then update-initramfs -u -k all; fi")
+
+
+@deploy("repository")
+def repository(source: DriverRepository) -> None:
+    """Add NVIDIA's package repository, verified with the pinned key, as an apt source of its own."""
+    nvidia_repository(name=source.address, repository=source)
 
 
 @deploy("driver")
@@ -72,6 +85,16 @@ def driver(
     if FABRIC_MANAGER_UNIT in packages.units:
         fabric(probe, restarted=bool(daemons.will_change))
     return changes
+
+
+@deploy("fabric")
+def fabric(probe: Probe, restarted: bool) -> None:
+    """Wait until the NVSwitch fabric is ready, before anything starts on its GPUs.
+
+    restarted: whether the driver or the fabric manager restarts before this step.
+    """
+    problem = fabric_problem(probe)
+    ready_fabric(name="fabric ready" + (f": {problem}" if problem else ""), probe=probe, restarted=restarted)
 
 
 @deploy("driver")

@@ -19,7 +19,6 @@ def engine_llama_cpp(build: Build, name: str, source: PackageSource, builders: t
         name=f"build {name}" + (f", builder {names_of(builders)}" if builders else ""),
         build=build,
         build_name=name,
-        check=("bin/llama-server", "--version"),
-        expect=build.version.removeprefix("b"),
+        check=(("bin/llama-server", "--version"), build.version.removeprefix("b")),
         builders=builders,
     )

@@ -20,10 +20,8 @@ from rigup.preflight.rig import differences
 from rigup.preflight.virtualisation import CONTAINER, counts_on_patched_driver
 from rigup.settings import HostSettings
 from roles.cuda import cuda
-from roles.driver import container_driver, driver, unfinished_driver
-from roles.fabric import fabric
+from roles.driver import container_driver, driver, fabric, repository, unfinished_driver
 from roles.power import power
-from roles.repository import repository
 
 
 def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:

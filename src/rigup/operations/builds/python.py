@@ -18,7 +18,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt.packages import have_packages
 from rigup.operations.builds import wheels
-from rigup.operations.builds.source import publish, refuse_noexec
+from rigup.operations.builds.source import Check, publish, refuse_noexec
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -27,7 +27,7 @@ from rigup.settings import PackageSource
 
 UV_CACHE = f"{layout.PACKAGES}/uv"
 
-Checks = tuple[tuple[tuple[str, ...], str], ...]
+Checks = tuple[Check, ...]
 
 
 @operation()
@@ -39,7 +39,7 @@ def python_build(
     + build: the plan's build, with its locked environment and uv
     + build_name: from `name_of`
     + source: the source of the packages
-    + checks: (argv relative to the folder, expected output) pairs that show that it works, without a GPU
+    + checks: what shows that it works, without a GPU
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")

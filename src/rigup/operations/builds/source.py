@@ -43,6 +43,9 @@ PUBLISH_SECONDS = 1200
 SEND_SECONDS = 600
 WAIT_SECONDS = 0.5
 
+Check = tuple[tuple[str, ...], str]
+"""argv of a command, relative to a build's folder, and the text that its output must contain."""
+
 _FETCHING: dict[str, RLock] = {}
 
 
@@ -74,21 +77,20 @@ def _contents(build: Build) -> dict[str, Any]:
 
 @operation(_set_in_op=False)  # it runs the operation for Debian packages inside
 def source_build(
-    build: Build, build_name: str, check: tuple[str, ...], expect: str, builders: tuple[Builder, ...] = ()
+    build: Build, build_name: str, check: Check, builders: tuple[Builder, ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that a build from source exists in its own folder under the builds root.
 
     + build: the plan's build
     + build_name: from `name_of`
-    + check: argv, relative to the folder, of a command that shows that the build runs
-    + expect: text that the output of `check` must contain
+    + check: what shows that the build runs
     + builders: the builders whose builds the host may use; () to compile always
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")
         return
     builders_at_work.expect(host.name, build_name)
-    yield step(_provide, build, build_name, check, expect, builders)
+    yield step(_provide, build, build_name, check, builders)
 
 
 def names_of(builders: tuple[Builder, ...]) -> str:
@@ -96,9 +98,7 @@ def names_of(builders: tuple[Builder, ...]) -> str:
     return " or ".join(builder.name for builder in builders)
 
 
-def _provide(
-    host: Host, build: Build, name: str, check: tuple[str, ...], expect: str, builders: tuple[Builder, ...]
-) -> None:
+def _provide(host: Host, build: Build, name: str, check: Check, builders: tuple[Builder, ...]) -> None:
     """Compiles on this host, unless a builder's record has the build and there is no earlier job to continue.
 
     Only a build that a builder compiled completely in this run is recorded.
@@ -109,9 +109,9 @@ def _provide(
         running = jobs.going(host, compiling)
         finished = remote.run(host, "test", "-f", f"{_result(name)}/manifest.json").ok
         if running or finished:
-            _compile(host, build, name, compiling, (check, expect), running=running, finished=finished)
-        elif not _take(host, builders, build, name, check, expect):
-            _compile(host, build, name, compiling, (check, expect))
+            _compile(host, build, name, compiling, check, running=running, finished=finished)
+        elif not _take(host, builders, build, name, check):
+            _compile(host, build, name, compiling, check)
             for builder in builders:
                 if builder.name == host.name:
                     _record(host, builder, name)
@@ -149,7 +149,7 @@ def _compile(
     build: Build,
     name: str,
     compiling: jobs.Job,
-    check: tuple[tuple[str, ...], str],
+    check: Check,
     running: bool = False,
     finished: bool = False,
 ) -> None:
@@ -238,13 +238,11 @@ def _record(host: Host, builder: Builder, name: str) -> None:
         remote.run(host, "rm", "-f", packed)
 
 
-def _take(
-    host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: tuple[str, ...], expect: str
-) -> bool:
+def _take(host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: Check) -> bool:
     """Installs a builder's build on the host; returns False if there is no record or it does not run there."""
     found = _awaited(host, builders, name) if builders else None
     if found is None and [builder.name for builder in builders] == [CONTROLLER]:
-        made = _compiled_here(host, builders[0], build, name, (check, expect))
+        made = _compiled_here(host, builders[0], build, name, check)
         found = (builders[0], made) if made else None
     if found is None:
         if builders and not {host.name, CONTROLLER} & {builder.name for builder in builders}:
@@ -253,7 +251,7 @@ def _take(
         return False
     builder, record = found
     try:
-        _send(host, builder, record, check, expect)
+        _send(host, builder, record, check)
     except HostFailed as error:
         text = f"the build of {builder.name} does not work here; building it again: {error.message}"
         report(Progress(host.name, "engine", text=text))
@@ -287,9 +285,7 @@ def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Buil
         gevent.sleep(WAIT_SECONDS)
 
 
-def _compiled_here(
-    host: Host, builder: Builder, build: Build, name: str, check: tuple[tuple[str, ...], str]
-) -> BuildRecord | None:
+def _compiled_here(host: Host, builder: Builder, build: Build, name: str, check: Check) -> BuildRecord | None:
     """The record of a build that this machine compiles; None if it cannot compile it."""
     from rigup.operations.builds import controller  # few fleets compile here
 
@@ -324,7 +320,7 @@ chmod -R u=rwX,go=rX "$1"; cd "$1/$3"; sha256sum --check --strict --quiet
 """
 
 
-def _send(host: Host, builder: Builder, record: BuildRecord, check: tuple[str, ...], expect: str) -> None:
+def _send(host: Host, builder: Builder, record: BuildRecord, check: Check) -> None:
     """Sends an archive, verifies every file against the record, and runs the check before it publishes the build.
 
     Raises HostFailed if it arrived damaged or does not run.
@@ -335,7 +331,7 @@ def _send(host: Host, builder: Builder, record: BuildRecord, check: tuple[str, .
     send_file(host, builder.archive(name), packed)
     words = (unpacked, packed, name)
     remote.script(host, _UNPACK, *words, doing=f"unpacking {name}", stdin=record.sums, timeout=SEND_SECONDS)
-    program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", expect, *check)
+    program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", check[1], *check[0])
     jobs.run(host, jobs.Job(layout.job_unit("build", f"check-{name}"), "engine", program, (), private_network=True))
     put = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'
     places = (unpacked, name, f"{layout.BUILDS}/{name}", _work(name))

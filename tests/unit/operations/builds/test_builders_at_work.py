@@ -52,7 +52,7 @@ class Steps:
     def provide(self, name: str, *builders: str) -> list[str]:
         """What a host does to have the build."""
         found = tuple(Builder(builder, Path("/nowhere")) for builder in builders)
-        builds._provide(SimpleNamespace(name=name), BUILD, "b", (), "", found)
+        builds._provide(SimpleNamespace(name=name), BUILD, "b", ((), ""), found)
         return self.done
 
 

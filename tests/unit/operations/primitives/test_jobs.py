@@ -151,7 +151,7 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it
     monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
     monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))
     if kind == "source":
-        builds._provide(host, BUILD, "b", (), "", ())
+        builds._provide(host, BUILD, "b", ((), ""), ())
     else:
         environments._provide(host, ENVIRONMENT, "e", PackageSource(), ())
     assert left == [["inactive"]]

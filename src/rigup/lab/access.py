@@ -12,7 +12,8 @@ from rigup.lab.folder import LabFolder, LabRecord, give_to_caller, make_folder, 
 from rigup.lab.network.addresses import SSH_PORT, loopback_address, machine_address
 from rigup.lab.process import run
 
-EXAMPLE_SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
+# quick_build: the compiler is what a rehearsal waits for.
+EXAMPLE_SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct", "quick_build": True}}
 
 
 def make_key(path: Path) -> None:

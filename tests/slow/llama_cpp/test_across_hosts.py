@@ -26,7 +26,7 @@ LAYERS = 30
 def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """Two bare machines that serve together, a hub with the demo's model, the toolkit's lock, this user's builds."""
     with made_fleet(Fleet, "rpc", tmp_path, demo_model.provide(), hosts=2) as fleet:
-        fleet.describe(2, rig={"hosts_per_service": 2})
+        fleet.describe(2, rig={"hosts_per_service": 2}, quick_build=True)
         yield fleet
 
 

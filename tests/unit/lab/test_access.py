@@ -73,7 +73,7 @@ def test_group_data_is_written_once_and_then_the_users(tmp_path: Path) -> None:
     access.write_inventory(RECORD.model_copy(update={"rig": RIG}), LabFolder("b"), tmp_path, overwrite=True)
     names = read(data.read_text())
     assert names["rig"] == RIG
-    assert names["services"] == {"chat": {"model": "SmolLM2-135M-Instruct"}}
+    assert names["services"] == {"chat": {"model": "SmolLM2-135M-Instruct", "quick_build": True}}
 
 
 def test_group_data_is_python_whatever_a_rig_says() -> None:

@@ -11,7 +11,6 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
-from rigup.catalogue.quality import Quality
 from rigup.plan import GpuMemory, HostParts, Parallel
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
@@ -20,9 +19,9 @@ from rigup.service import BuildMethod, Service
 from rigup.units import MIB
 
 if TYPE_CHECKING:
+    from rigup.catalogue.catalogue import Catalogue
     from rigup.catalogue.drivers import Reserve
     from rigup.catalogue.engines import Engine, EngineVersion
-    from rigup.catalogue.moe_configs import MoeConfigFile
     from rigup.catalogue.option_names import NameList
 
 
@@ -81,8 +80,8 @@ class Candidate:
     gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
     For a service across hosts, indices continue from host to host: index % len(rig.gpus) is the one in rig.gpus.
     smallest_bytes: of the model's smallest checkpoint that is known.
-    catalogued: every engine in the catalogue. engine, release: the engine's facts and one of its versions.
-    build: how the host gets it.
+    catalogue: everything that is known, with the fleet's own tuned kernels, measurements and figures.
+    engine, release: the engine's facts and one of its versions. build: how the host gets it.
     context: tokens per request. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
     sequences: concurrent requests (--max-num-seqs, --max-running-requests, --parallel).
     batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
@@ -96,11 +95,10 @@ class Candidate:
     remote_layers: layers that llama.cpp puts on other hosts if no host has a GPU, the output counted as one.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. expert_overrides: the part of each layer's experts that the service's own
     --override-tensor keeps on the host; () without. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
-    moe_configs: every known tuned kernel. triton: the locked version of Triton, None if unknown.
+    triton: the locked version of Triton, None if unknown.
     names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
     driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
-    overheads, qualities: the fleet's own measurements and figures, which go before the toolkit's.
     usage, kv_tokens, host_memory_mib, host_parts: results of `rigup.planner.memory.fit`; empty and 0 before that.
     free_mib: the least that a GPU has free then; None without GPUs and before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
@@ -112,6 +110,7 @@ class Candidate:
 
     rig: Rig
     service: Service
+    catalogue: Catalogue
     gpu_indices: tuple[int, ...]
     model: Model
     checkpoint: CheckpointEntry
@@ -136,14 +135,10 @@ class Candidate:
     cpu_offload_gib: int = 0
     draft: Draft | None = None
     smallest_bytes: int = 0
-    moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     names: NameList | None = None
     driver_reserve: Reserve | None = None
-    overheads: tuple[MeasuredOverhead, ...] = ()
-    qualities: tuple[Quality, ...] = ()
     driver_locked: bool = False
-    catalogued: tuple[Engine, ...] = ()
     usage: tuple[GpuUsage, ...] = ()
     free_mib: int | None = None
     kv_tokens: int = 0
@@ -196,10 +191,9 @@ class Candidate:
     @property
     def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:
         """Maps GPU name to the fleet's measurement for exactly this candidate; None without a measurement."""
+        known, gpus = self.catalogue.overheads, len(self.local_gpus)
         return {
-            gpu.name: measured_overhead(
-                self.overheads, self.engine.name, self.version, gpu.name, len(self.local_gpus), self.parallel
-            )
+            gpu.name: measured_overhead(known, self.engine.name, self.version, gpu.name, gpus, self.parallel)
             for gpu in self.gpus
         }
 
@@ -227,7 +221,7 @@ class Candidate:
             sequences,
             max(memory, default=0.0) * MIB,
         )
-        measured = self.measured_overheads.values() if self.overheads else ()
+        measured = self.measured_overheads.values() if self.catalogue.overheads else ()
         known = (Runtime(found.runtime_mib * MIB) if found else standard for found in measured)
         return max(known, default=standard, key=lambda one: one.total)
 

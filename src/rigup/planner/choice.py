@@ -80,7 +80,7 @@ def scored(candidate: Candidate, place: int) -> Score:
     estimate = decode_speed(candidate, candidate.service.concurrency, whole)
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
-    quality = quality_of(candidate.checkpoint, model, candidate.qualities)
+    quality = quality_of(candidate.checkpoint, model, candidate.catalogue.qualities)
     return Score(
         candidate,
         tuple(_necessities(candidate, quality)),

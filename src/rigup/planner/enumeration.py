@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion
-from rigup.catalogue.moe_configs import MoeConfigFile
-from rigup.catalogue.option_names import NameList
-from rigup.catalogue.overheads import MeasuredOverhead
-from rigup.catalogue.quality import Quality
+from rigup.lock import Lock
 from rigup.plan import Parallel
 from rigup.planner.abilities import loads
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft, usual_tokens
+from rigup.planner.driver import driver_plan, driver_reserve
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
+from rigup.planner.moe_config import triton_version
 from rigup.planner.offload import asked_in_flags, asked_layers, overrides_of
 from rigup.planner.parallelism import layouts
 from rigup.rig import Rig
@@ -30,33 +30,42 @@ _KV_TYPES = {"llama.cpp": ("f16", "q8_0", "q4_0"), "vllm": ("bf16", "fp8"), "sgl
 _FP8_CAPABILITY = (8, 9)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanningRequest:
-    """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
+    """One service on one rig, and all that is known: `rigup.planner.inputs.locked.planning_request` makes it.
 
-    moe_configs: every tuned kernel. triton: its locked version by engine and version.
-    driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
-    overheads, qualities: the fleet's own figures of engines' memory and of quantisations. catalogued: every engine.
-    smallest_bytes: of the model's smallest checkpoint in the catalogue that one of the service's engines loads.
+    resolved: the service's names, looked up, with sizes as the lock has them.
     """
 
     rig: Rig
     service: Service
     resolved: ResolvedNames
-    driver_reserve: Reserve | None = None
-    moe_configs: tuple[MoeConfigFile, ...] = ()
-    triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
-    driver_locked: bool = False
-    name_lists: tuple[NameList, ...] = ()
-    overheads: tuple[MeasuredOverhead, ...] = ()
-    catalogued: tuple[Engine, ...] = ()
-    qualities: tuple[Quality, ...] = ()
-    smallest_bytes: int = 0
+    catalogue: Catalogue
+    lock: Lock
 
     @property
     def context(self) -> int:
         """The context that must fit: what the service asks for, else 32,768 or all that the model has."""
         return self.service.context or min(self.resolved.model.context, DEFAULT_CONTEXT)
+
+    @cached_property
+    def smallest_bytes(self) -> int:
+        """Bytes of the model's smallest checkpoint in the catalogue that one of the service's engines loads."""
+        known = self.catalogue.checkpoints_by_model.get(self.resolved.model.name, ())
+        releases = [release for _, release in self.resolved.engines]
+        loaded = (entry.bytes for entry in known if any(loads(entry, release) for release in releases))
+        return min(loaded, default=0)
+
+    @cached_property
+    def triton(self) -> dict[tuple[str, str], str | None]:
+        """The locked version of Triton by engine and version."""
+        environments = (entry for entry in self.lock.environments if entry.variant == "cuda")
+        return {(entry.engine, entry.version): triton_version(entry) for entry in environments}
+
+    @cached_property
+    def driver_locked(self) -> bool:
+        """Whether the lock pins the rig's driver."""
+        return driver_plan(self.rig, self.lock) is not None
 
 
 def candidates(request: PlanningRequest) -> Iterator[Candidate]:
@@ -121,19 +130,16 @@ def _candidate(
     build = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
     return Candidate(
         rig=request.rig,
-        names=next((names for names in request.name_lists if names.of_build(build)), None),
+        names=next((names for names in request.catalogue.name_lists if names.of_build(build)), None),
         service=request.service,
-        driver_reserve=request.driver_reserve,
-        overheads=request.overheads,
-        qualities=request.qualities,
+        catalogue=request.catalogue,
+        driver_reserve=driver_reserve(request.rig, request.lock),
         driver_locked=request.driver_locked,
-        moe_configs=request.moe_configs,
         triton=request.triton.get((engine.name, release.version)),
         gpu_indices=gpus,
         model=request.resolved.model,
         checkpoint=checkpoint,
         smallest_bytes=request.smallest_bytes,
-        catalogued=request.catalogued,
         engine=engine,
         release=release,
         build=request.service.build or release.method,

@@ -88,7 +88,7 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Evidence]:
         value=bytes_text(active_bytes(checkpoint, model)),
         source="docs/memory.md: active experts, attention, router and head",
     )
-    quality = quality_of(checkpoint, model, candidate.qualities)
+    quality = quality_of(checkpoint, model, candidate.catalogue.qualities)
     yield Evidence(
         subject=checkpoint.label,
         figure="quality",

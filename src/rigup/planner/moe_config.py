@@ -169,7 +169,7 @@ def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engi
 
 def _own(candidate: Candidate, gpu: Gpu) -> MoeConfigFile | None:
     kernel = (*shape(candidate), DTYPE, BLOCK_SHAPE, gpu.name)
-    return best_for(candidate.moe_configs, kernel, candidate.triton)
+    return best_for(candidate.catalogue.moe_configs, kernel, candidate.triton)
 
 
 @functools.cache

@@ -161,12 +161,12 @@ def test_a_service_on_a_system_that_begins_later_is_refused_until_the_lock_moves
     lock = LOCK.model_copy(update={"cuda_toolkit": nvidia_versions().cuda_toolkit()})
     asked = request("RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}, lock=lock)
     asked = replace(asked, rig=asked.rig.model_copy(update={"os": "ubuntu-26.04"}))
-    refusal = decide(asked, catalogue(), lock)
+    refusal = decide(asked)
     assert isinstance(refusal, Refusal)
     assert [finding.rule for finding in refusal.findings] == ["driver-repository"] * 2
     systems = ("ubuntu-24.04", "ubuntu-26.04")
     newer = Lock(driver=driver_for(systems, lock.driver), cuda_toolkit=toolkit_for(systems, lock.cuda_toolkit))
-    found = decide(asked, catalogue(), newer)
+    found = decide(replace(asked, lock=newer))
     assert isinstance(found, Decision) and "cuda-toolkit-13-3" in found.build.pinned_packages
 
 

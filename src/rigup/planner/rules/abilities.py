@@ -18,7 +18,7 @@ _WORDS: dict[Kind, tuple[str, str]] = {"tool_parsers": ("tools", "tool calls"), 
 @refuses("model-support", "the registry of models in the engine's own package, per version")
 def model_support(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must have the model's architecture."""
-    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogued)) is not None:
+    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogue.engines)) is not None:
         yield reason
 
 

@@ -38,7 +38,9 @@ def quantisation_method(candidate: Candidate) -> Iterator[Complaint]:
     method, release = candidate.checkpoint.method, candidate.release
     if not method or candidate.engine.name == "llama.cpp" or not release.abilities.read or _has(release, method):
         return
-    having = others_that(release, candidate.catalogued, lambda other: other.abilities.read and _has(other, method))
+    having = others_that(
+        release, candidate.catalogue.engines, lambda other: other.abilities.read and _has(other, method)
+    )
     yield (
         f"{engine_name(candidate)} has no quantisation `{method}`{titles(having)}",
         "use such a release or another checkpoint" if having else "use another checkpoint",

@@ -68,7 +68,7 @@ def speculative_model(candidate: Candidate) -> Iterator[Complaint]:
             f"the catalogue has no checkpoint of {draft.model.name} in {kind} that {engine_name(candidate)} loads",
             f"name a repository that has it in {kind}, or {_WITHOUT}",
         )
-    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogued)) is not None:
+    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogue.engines)) is not None:
         yield reason
 
 
@@ -113,7 +113,7 @@ def speculative_engine(candidate: Candidate) -> Iterator[Complaint]:
         return
     if draft is None or draft.kind != "mtp" or not model.mtp_attention or runs_draft_layers(candidate.release, model):
         return
-    having = others_that(candidate.release, candidate.catalogued, lambda other: runs_draft_layers(other, model))
+    having = others_that(candidate.release, candidate.catalogue.engines, lambda other: runs_draft_layers(other, model))
     if not having:
         hint = _WITHOUT
     elif having[0].engine == candidate.engine.name:

@@ -10,7 +10,6 @@ from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import (
-    branch_figures,
     driver_floor,
     driver_plan,
     driver_refusals,
@@ -59,7 +58,7 @@ def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
         warnings=(*judged.warnings, *toolkit_warnings(build)),
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
-        figures=(*evidence_of(winner), *branch_figures(driver)),
+        figures=evidence_of(winner, driver),
         quality=order[0].quality.text,
         traded=traded(order),
         speculative=speculative_text(winner),

@@ -11,7 +11,7 @@ from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.versions import version_key
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
-from rigup.plan import Build, DriverPlan, Evidence, Finding, MadeFor
+from rigup.plan import Build, DriverPlan, Finding, MadeFor
 from rigup.rig import Rig
 from rigup.service import BuildMethod
 from rigup.units import compute_capability
@@ -178,19 +178,6 @@ def toolkit_warnings(build: Build) -> Iterator[Finding]:
         if build.method == "source" and series
         else "choose an engine version for another CUDA",
         source=known.source,
-    )
-
-
-def branch_figures(driver: DriverPlan | None) -> tuple[Evidence, ...]:
-    """What is known of the driver's branch: its support, and the CUDA that it runs."""
-    known = nvidia_versions().branch(int(driver.branch)) if driver else None
-    if known is None:
-        return ()
-    runs = f"came with CUDA {known.cuda}, runs builds of every CUDA {known.cuda.partition('.')[0]}"
-    subject = f"driver branch {known.branch}"
-    return (
-        Evidence(subject=subject, figure="support", value=known.support, source=known.source),
-        Evidence(subject=subject, figure="CUDA", value=runs, source=known.source),
     )
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
-from rigup.commands.names import model_path, served_name
-from rigup.commands.options import Options
-from rigup.commands.shared_options import gpu_variables, kv_cache_type, parsers, sampling_json
+from rigup.commands.options import Options, gpu_variables, kv_cache_type, model_path, parsers, sampling_json
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import moe_config
@@ -26,7 +24,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
         "--model-path": model_path(candidate.checkpoint, checkpoint),
-        "--served-model-name": served_name(candidate),
+        "--served-model-name": candidate.served_name,
         "--host": service.listen,
         "--port": service.port,
         "--context-length": candidate.context,

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
-from rigup.commands.names import model_path, served_name
-from rigup.commands.options import Options
-from rigup.commands.shared_options import gpu_variables, kv_cache_type, parsers, sampling_json
-from rigup.commands.start_timeout import start_timeout_s
+from rigup.commands.options import (
+    Options,
+    gpu_variables,
+    kv_cache_type,
+    model_path,
+    parsers,
+    sampling_json,
+    start_timeout_s,
+)
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cpu import cache_gib
@@ -23,7 +28,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     """The options for this candidate, in display order. Prometheus metrics are on by default at /metrics."""
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
-        "--served-model-name": served_name(candidate),
+        "--served-model-name": candidate.served_name,
         "--host": service.listen,
         "--port": service.port,
         "--max-model-len": candidate.context,

@@ -231,6 +231,11 @@ class Candidate:
         return self.release.version
 
     @property
+    def served_name(self) -> str:
+        """The model's name in requests: the user's choice, or the model's own in lower case."""
+        return self.service.served_name or self.model.name.lower()
+
+    @property
     def known_options(self) -> frozenset[str]:
         """Every option that the build's server accepts."""
         return self.names.options if self.names else known_options(self.engine.name, self.version)

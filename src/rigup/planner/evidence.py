@@ -11,9 +11,8 @@ from rigup.catalogue.quality import quality_of
 from rigup.plan import DriverPlan, Evidence
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.choice import reach
-from rigup.planner.memory.draft_weights import built_in_bytes
 from rigup.planner.memory.kv_cache import token_bytes
-from rigup.planner.memory.loading import draft_attention, draft_of
+from rigup.planner.memory.loading import built_in_bytes, draft_attention, draft_of
 from rigup.planner.memory.weights import active_bytes
 from rigup.units import bytes_text
 

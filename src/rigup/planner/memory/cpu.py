@@ -7,9 +7,8 @@ import math
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.draft_weights import draft_weights
 from rigup.planner.memory.kv_cache import layer_caches
-from rigup.planner.memory.loading import draft_attention, loads_vision, state_blocks
+from rigup.planner.memory.loading import draft_attention, draft_weights, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool

@@ -53,5 +53,5 @@ def _words(
         **multinode_options(candidate, rank),
     }
     program, *arguments = engine.program(candidate, checkpoint)
-    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
+    image = candidate.release.image(candidate.rig.variant) if candidate.build == "image" else None
     return (image.program if image else program, *arguments, *words(overlaid(options, candidate.service.flags)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.artifacts import Variant
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock
@@ -15,7 +14,7 @@ from rigup.planner.inputs.locked import entry_of
 def build_of(candidate: Candidate, lock: Lock) -> Build:
     """The pinned build. A build from source is compiled for exactly the compute capabilities of the rig."""
     engine, version, architecture = candidate.engine.name, candidate.version, candidate.rig.architecture
-    variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
+    variant = candidate.rig.variant
     installed = candidate.build == "wheel"
     # A source archive of an engine that is not compiled only holds its tuner, which the build does not need.
     source = lock.source(engine, version) if candidate.build == "source" else None

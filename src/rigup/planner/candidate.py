@@ -13,6 +13,7 @@ from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_va
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
 from rigup.plan import GpuMemory, HostParts, Parallel
 from rigup.planner.drafting.draft import Draft
+from rigup.planner.engine_memory import Attempt
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
@@ -86,7 +87,7 @@ class Candidate:
     sequences: concurrent requests (--max-num-seqs, --max-running-requests, --parallel).
     batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
     memory_fraction: vLLM's --gpu-memory-utilization, SGLang's --mem-fraction-static; 0 for llama.cpp.
-    attempts: (memory_fraction, batched_tokens, sequences) to try in this order; the first is the engine's default.
+    attempts: what to try in this order; the first is the engine's default.
     fraction_given: whether the service's flags fix memory_fraction.
     eager: the service turns CUDA graphs off.
     pipeline_partition: layers of each pipeline stage, which add up to the model's; () without pipeline parallelism.
@@ -123,7 +124,7 @@ class Candidate:
     sequences: int = 1
     batched_tokens: int = 512
     memory_fraction: float = 0.0
-    attempts: tuple[tuple[float, int, int], ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     fraction_given: bool = False
     eager: bool = False
     pipeline_partition: tuple[int, ...] = ()

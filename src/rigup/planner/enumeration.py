@@ -23,7 +23,6 @@ from rigup.planner.offload import asked_in_flags, asked_layers, overrides_of
 from rigup.planner.parallelism import layouts
 from rigup.rig import Rig
 from rigup.service import Service
-from rigup.units import compute_capability
 
 DEFAULT_CONTEXT = 32_768
 _KV_TYPES = {"llama.cpp": ("f16", "q8_0", "q4_0"), "vllm": ("bf16", "fp8"), "sglang": ("bf16", "fp8")}
@@ -125,9 +124,8 @@ def _candidate(
     placement: _Placement,
 ) -> Candidate:
     gpus, parallel, kv_cache_type, settings = placement
-    fraction, batched_tokens, sequences = settings.attempts[0]
     moved, layers = _experts_on_host(request, engine, gpus)
-    build = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
+    build = (engine.name, release.version, request.rig.variant, request.rig.architecture)
     return Candidate(
         rig=request.rig,
         names=next((names for names in request.catalogue.name_lists if names.of_build(build)), None),
@@ -146,9 +144,7 @@ def _candidate(
         parallel=parallel,
         context=request.context,
         kv_cache_type=kv_cache_type,
-        sequences=sequences,
-        batched_tokens=batched_tokens,
-        memory_fraction=fraction,
+        **settings.attempts[0]._asdict(),
         attempts=settings.attempts,
         fraction_given=settings.fraction_given,
         eager=settings.eager,
@@ -190,6 +186,5 @@ def kv_cache_types(request: PlanningRequest, engine: Engine, gpus: tuple[int, ..
     asked = request.service.kv_cache_type
     if asked != "auto":
         return (asked,)
-    capabilities = (request.rig.gpus[index].compute_capability for index in gpus)
-    old = not gpus or any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
+    old = not gpus or any(request.rig.gpus[index].capability < _FP8_CAPABILITY for index in gpus)
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))

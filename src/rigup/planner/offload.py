@@ -17,10 +17,10 @@ from rigup.planner.memory.weights import weights_of
 from rigup.service import Service
 from rigup.units import GIB
 
-FIRST_LAYERS = MEMORY_OPTIONS["llama.cpp"][CPU_MOE].names
+_FIRST_LAYERS = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
 ALL_LAYERS = ("--cpu-moe", "-cmoe")
 OVERRIDES = ("--override-tensor", "-ot")
-OPTIONS = (*FIRST_LAYERS, *ALL_LAYERS, *OVERRIDES)
+OPTIONS = (*_FIRST_LAYERS.names, *ALL_LAYERS, *OVERRIDES)
 _MATRICES = ("gate", "up", "down")
 # Other tensors of a layer. The plan counts them on the GPU, so no pattern may match them.
 _OTHERS = (
@@ -63,9 +63,7 @@ def asked_layers(service: Service, layers: int) -> int:
     """The number of first layers whose experts --n-cpu-moe or --cpu-moe keeps on the host."""
     if any(service.flags.get(name) is True for name in ALL_LAYERS):
         return layers
-    counted = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
-    given = (counted.value(service.flags.get(name)) for name in FIRST_LAYERS)
-    return min(layers, int(next((number for number in given if number), 0)))
+    return min(layers, int(_FIRST_LAYERS.given(service)))
 
 
 def overrides_of(service: Service, layers: int) -> Overrides:

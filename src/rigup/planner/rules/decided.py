@@ -55,11 +55,28 @@ _OPTIONS = {
         "api_key_file": "--api-key --api-key-file",
     },
 }
-DECIDED = {
-    engine: {option: key for key, named in keys.items() for option in named.split()}
-    for engine, keys in _OPTIONS.items()
+# The same of what joins the hosts of a service, by the setting of rig or service; where there are several hosts, also
+# of what is decided then only.
+_JOINING = {
+    "vllm": {
+        "rig.hosts_per_service": "--nnodes -n --node-rank -r --headless",
+        "rig.network.subnet": "--master-addr",
+        "join_port": "--master-port",
+    },
+    "sglang": {"rig.hosts_per_service": "--nnodes --node-rank", "join_port": "--dist-init-addr"},
+    "llama.cpp": {"rig.hosts_per_service": "--rpc"},
 }
+_SEVERAL_HOSTS = {"across_hosts": "--distributed-executor-backend", "rig.hosts_per_service": "--device -dev"}
+
+
+def _by_option(keys: dict[str, str]) -> dict[str, str]:
+    return {option: key for key, named in keys.items() for option in named.split()}
+
+
+DECIDED = {engine: _by_option(keys) for engine, keys in _OPTIONS.items()}
 """The key that sets an option, by engine and option."""
+JOINING = {engine: _by_option(keys) for engine, keys in _JOINING.items()}
+JOINING_SEVERAL = _by_option(_SEVERAL_HOSTS)
 
 _DOWNLOADS = "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data"
 _SECRET = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rigup.artifacts import Variant
 from rigup.catalogue.systems import system_facts
 from rigup.catalogue.tools.containers import container_facts
 from rigup.catalogue.versions import version_key
@@ -72,9 +71,8 @@ def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
 @refuses("image", "the images that each engine's makers publish, in the catalogue with their sources")
 def image(candidate: Candidate) -> Iterator[Complaint]:
     """An image build needs an image from the engine's makers, for GPUs or for CPUs as the rig has them."""
-    variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
-    if candidate.build == "image" and candidate.release.image(variant) is None:
-        machines = "GPUs" if variant == "cuda" else "machines without a GPU"
+    if candidate.build == "image" and candidate.release.image(candidate.rig.variant) is None:
+        machines = "GPUs" if candidate.rig.gpus else "machines without a GPU"
         yield (
             f"the catalogue has no image of {engine_name(candidate)} for {machines}",
             f'leave build out, which means "{candidate.engine.method}", or add it to the engine\'s file',

@@ -25,11 +25,12 @@ def overlaid(options: Options, flags: Mapping[str, FlagValue]) -> Options:
 
 
 def words(options: Mapping[str, FlagValue]) -> tuple[str, ...]:
-    """The words of a command: True is a bare switch, a list becomes several words, a dict becomes JSON."""
+    """The words of a command: True is a bare switch, a list becomes several words, a dict becomes JSON.
+
+    options: as `overlaid` returns them.
+    """
     found: list[str] = []
     for name, value in options.items():
-        if value is False:
-            continue
         found.append(name)
         if value is not True:
             found.extend(_texts(value))

@@ -96,7 +96,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         kv_cache_type=candidate.kv_cache_type,
         kv_tokens=candidate.kv_tokens,
         memory=candidate.memory_of(rank),
-        runtime_mib=mib(candidate.runtime_bytes) if candidate.usage else 0,
+        runtime_mib=mib(candidate.runtime.total) if candidate.usage else 0,
         host_memory_mib=candidate.host_memory_of(rank),
         host_parts=candidate.host_parts,
         command=words.words,

@@ -1,14 +1,14 @@
-"""What else there is: runners-up and why they lost, what fits instead of a refusal, what to buy."""
+"""What else there is: why runners-up lost, what the choice gave up, what fits or to buy instead of a refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from rigup.catalogue.gpu_names import short_name
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Score, losing_reason, ranked, with_largest_context, with_most_context
+from rigup.planner.choice import Score, losing_reason, ranked, values, with_largest_context, with_most_context
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
@@ -24,6 +24,9 @@ _MOST = 4
 _MOST_ADDED_GPUS = 8
 _MOST_HOSTS = 4
 _PLENTY_GIB = 4096.0
+# A difference in speed that is worth a sentence: an estimate is off by a fifth on average.
+_FASTER = 1.25
+_FINER_BITS = 0.25
 # What belongs to one engine or one placement, and means nothing once that is left open: each key at its default.
 _OF_PLACEMENT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "kv_cache_type")
 _OF_ENGINE = (*_OF_PLACEMENT, "engine", "version", "build", "flags", "environment")
@@ -65,6 +68,38 @@ def _alternative(candidate: Candidate, why: str) -> Alternative:
     return Alternative(
         engine=candidate.engine.name, checkpoint=candidate.checkpoint.label, context=candidate.context, why=why
     )
+
+
+def traded(order: Sequence[Score]) -> tuple[str, ...]:
+    """Sentences about what the best candidate gives up, () if nothing. order: not empty, the best first."""
+    winner = order[0]
+    # A preference does not bring offload, pruning or a small cache.
+    rivals = [other for other in order[1:] if values(other.necessities) <= values(winner.necessities)]
+    return tuple(dict.fromkeys((*_finer(winner, rivals), *_faster(winner, rivals))))
+
+
+def _finer(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
+    best = max(rivals, key=lambda other: other.bits, default=winner)
+    if best.bits - winner.bits < _FINER_BITS or winner.candidate.service.prefer == "quality":
+        return
+    slower = f", {winner.speed / best.speed:.1f} times slower" if winner.speed > best.speed * _FASTER else ""
+    yield (
+        f"{_name(best)} has {best.bits - winner.bits:.1f} bits a weight more ({best.quality.level}{slower}): "
+        'prefer = "quality" takes the most bits'
+    )
+
+
+def _faster(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
+    best = max(rivals, key=lambda other: other.speed, default=winner)
+    if best.speed > winner.speed * _FASTER and winner.candidate.service.prefer != "speed":
+        yield (
+            f"{_name(best)} is estimated to be {best.speed / winner.speed:.1f} times as fast ({best.quality.level}): "
+            'prefer = "speed" takes the fastest that is not degraded'
+        )
+
+
+def _name(score: Score) -> str:
+    return f"{score.candidate.checkpoint.quant} on {score.candidate.engine.title}"
 
 
 def would_fit(request: PlanningRequest) -> tuple[Alternative, ...]:

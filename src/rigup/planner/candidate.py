@@ -37,15 +37,13 @@ class GpuUsage:
 
     def row(self, gpu: int) -> GpuMemory:
         """The usage in MiB. Used parts are rounded up, so that the four parts add up to the capacity."""
-        capacity = int(self.capacity // MIB)
-        weights, cache, overhead = mib(self.weights), mib(self.kv_cache), mib(self.overhead)
         return GpuMemory(
             gpu=gpu,
-            capacity_mib=capacity,
-            weights_mib=weights,
-            kv_cache_mib=cache,
-            overhead_mib=overhead,
-            free_mib=capacity - weights - cache - overhead,
+            capacity_mib=int(self.capacity // MIB),
+            weights_mib=mib(self.weights),
+            kv_cache_mib=mib(self.kv_cache),
+            overhead_mib=mib(self.overhead),
+            free_mib=self.free_mib,
         )
 
     @property
@@ -199,13 +197,10 @@ class Candidate:
         }
 
     @property
-    def runtime_bytes(self) -> float:
-        """Bytes that the engine's own process needs on each GPU; the maximum over the kinds of GPU."""
-        return self.runtime.total
-
-    @property
     def runtime(self) -> Runtime:
-        """The same by when it is taken; all of what a fleet has measured is counted as taken first.
+        """What the engine's own process needs on each GPU: the maximum over the kinds of GPU.
+
+        All of what a fleet has measured is counted as taken before the weights.
 
         A graph of a step that verifies drafts has a token more of each request for each drafted one (vLLM 0.32.0
         config/vllm.py: uniform_decode_query_len).

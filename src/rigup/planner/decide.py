@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
-from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
+from rigup.planner.alternatives import more_hosts, purchase, runners_up, traded, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
@@ -23,7 +23,6 @@ from rigup.planner.rules import check
 from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Survey, survey
-from rigup.planner.trade import traded
 
 
 def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
-from typing import Literal
 
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
@@ -31,7 +30,8 @@ def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | Non
     return DriverPlan(
         version=lock.driver.version,
         branch=lock.driver.branch,
-        flavour=_flavour(rig),
+        # Since Turing NVIDIA's default is the open modules, which Blackwell requires.
+        flavour="open" if all(_takes_open_modules(gpu) for gpu in rig.gpus) else "proprietary",
         floor=driver_floor(rig, engine_floor),
         fabric_manager=any(gpu.nvswitch for gpu in rig.gpus),
         subnet_manager=any(gpu.nvswitch and gpu.capability >= (10, 0) for gpu in rig.gpus),
@@ -193,11 +193,6 @@ def _not_there(there: SupportedSystem, message: str, upgrade: str) -> Finding:
 
 def _installs(rig: Rig) -> bool:
     return bool(rig.gpus) and not any(gpu.unified_memory for gpu in rig.gpus)
-
-
-def _flavour(rig: Rig) -> Literal["open", "proprietary"]:
-    """Open if every card supports it: since Turing that is NVIDIA's default, and Blackwell requires it."""
-    return "open" if all(_takes_open_modules(gpu) for gpu in rig.gpus) else "proprietary"
 
 
 def _takes_open_modules(gpu: Gpu) -> bool:

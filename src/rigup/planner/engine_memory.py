@@ -52,7 +52,7 @@ class MemoryOption:
     def value(self, given: FlagValue | None) -> float | None:
         """The number in a flag, or None if it is not valid: 8.0, "8k", "²" and True are not whole numbers."""
         if not self.highest:
-            return _part(given)
+            return positive_number(given, 1)
         number = -1 if given in (-1, "-1") else whole_number(given)
         return number if number is not None and self.lowest <= number <= self.highest else None
 
@@ -157,7 +157,11 @@ def _attempts(fractions: tuple[float, ...], tokens: int, most: int, few: int) ->
 
 def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
     """An attempt with what the flags give in place of what would be tried."""
-    return Attempt(*(asked or tried for asked, tried in zip(given, attempt, strict=True)))
+    return Attempt(
+        given.memory_fraction or attempt.memory_fraction,
+        given.batched_tokens or attempt.batched_tokens,
+        given.sequences or attempt.sequences,
+    )
 
 
 def whole_number(given: object) -> int | None:
@@ -168,12 +172,13 @@ def whole_number(given: object) -> int | None:
     return int(str(given)) if is_number else None
 
 
-def _part(given: FlagValue | None) -> float | None:
+def positive_number(given: object, most: float) -> float | None:
+    """The number above 0 and up to `most` that a flag gives, or None."""
     try:
-        part = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
+        number = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
     except (ValueError, OverflowError):
         return None
-    return part if 0 < part <= 1 else None
+    return number if 0 < number <= most else None
 
 
 def partition(text: str) -> tuple[int, ...]:

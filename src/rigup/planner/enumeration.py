@@ -162,13 +162,9 @@ def _draft(request: PlanningRequest, checkpoint: CheckpointEntry, release: Engin
     if asked is None:
         return None
     tokens = asked.tokens or usual_tokens(request.resolved.model if asked.kind == "mtp" else None)
-    suited = (entry for entry in drafts if loads(entry, release) and not _mixed(entry, checkpoint))
+    alike = (entry for entry in drafts if (entry.scheme == "gguf") == (checkpoint.scheme == "gguf"))
+    suited = (entry for entry in alike if loads(entry, release))
     return Draft(asked.kind, tokens, request.resolved.draft_model, next(suited, drafts[0] if drafts else None))
-
-
-def _mixed(draft: CheckpointEntry, checkpoint: CheckpointEntry) -> bool:
-    """Whether one is a GGUF and the other is not."""
-    return (draft.scheme == "gguf") != (checkpoint.scheme == "gguf")
 
 
 def _experts_on_host(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[tuple[float, ...], int]:

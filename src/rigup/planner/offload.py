@@ -24,19 +24,9 @@ OPTIONS = (*_FIRST_LAYERS.names, *ALL_LAYERS, *OVERRIDES)
 _MATRICES = ("gate", "up", "down")
 # Other tensors of a layer. The plan counts them on the GPU, so no pattern may match them.
 _OTHERS = (
-    "attn_norm.weight",
-    "attn_q.weight",
-    "attn_k.weight",
-    "attn_v.weight",
-    "attn_output.weight",
-    "ffn_norm.weight",
-    "ffn_gate_inp.weight",
-    "ffn_gate.weight",
-    "ffn_up.weight",
-    "ffn_down.weight",
-    "ffn_gate_shexp.weight",
-    "ffn_up_shexp.weight",
-    "ffn_down_shexp.weight",
+    *("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output"),
+    *("ffn_norm", "ffn_gate_inp", "ffn_gate", "ffn_up", "ffn_down"),
+    *("ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"),
 )
 _MOST_CHARACTERS = 500
 # A quantifier on a group that has one itself can take forever.
@@ -95,7 +85,7 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
             patterns.append(re.compile(pattern))
         except re.error as error:
             return Overrides(wrong=f'"{pattern}" is not a regular expression: {error}')
-    for name in (*(f"blk.{layer}.{other}" for layer in range(layers) for other in _OTHERS), "output.weight"):
+    for name in (*(f"blk.{layer}.{other}.weight" for layer in range(layers) for other in _OTHERS), "output.weight"):
         if any(pattern.search(name) for pattern in patterns):
             return Overrides(wrong=f"it moves {name}, and only experts are counted")
     shares = tuple(

@@ -188,15 +188,13 @@ def _sandbox(plan: BoundPlan) -> tuple[str, ...]:
         lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
         if plan.nodes:
             lines += ["DeviceAllow=char-infiniband_verbs rw"]  # NCCL opens it for RDMA
-        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
-        return tuple(lines)
-    lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
-    if plan.build.engine == "llama.cpp":
-        lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
-        if is_loopback(plan.service.listen) and not plan.nodes:
-            lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
     else:
-        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+        lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
+    if plan.rig.gpus or plan.build.engine != "llama.cpp":
+        return (*lines, "RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX")
+    lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
+    if is_loopback(plan.service.listen) and not plan.nodes:
+        lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
     return tuple(lines)
 
 

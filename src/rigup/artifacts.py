@@ -17,7 +17,24 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+!-]{0,99}$")]
 ARCHITECTURES: tuple[Architecture, ...] = ("x86_64", "aarch64")
 
 
-class LockedEnvironment(Frozen):
+_Wheels = dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
+
+
+class _LockedBuild(Frozen):
+    """A build of one engine version for one kind of machine."""
+
+    engine: EngineName
+    version: Word
+    variant: Variant = "cuda"
+    architecture: Architecture = "x86_64"
+
+    @property
+    def name(self) -> tuple[str, str, Variant, Architecture]:
+        """Its identity: engine, version, variant and architecture."""
+        return self.engine, self.version, self.variant, self.architecture
+
+
+class LockedEnvironment(_LockedBuild):
     """Every Python package of one build of an engine, as uv resolved them: one wheel a package.
 
     python: the version exactly as uv provides it ("3.12.12"); for the operating system's Python only "3.11".
@@ -25,13 +42,9 @@ class LockedEnvironment(Frozen):
     bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock, or the index has no sizes.
     """
 
-    engine: EngineName
-    version: Word
-    variant: Variant = "cuda"
-    architecture: Architecture = "x86_64"
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+(\.[0-9]+)?$")]
     python_from: Literal["uv", "os"] = "uv"
-    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
+    files: _Wheels
     addresses: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
     bytes: Annotated[int, Field(ge=0, le=2**54, strict=True)] = 0
 
@@ -45,11 +58,6 @@ class LockedEnvironment(Frozen):
         """Whether a project is among its packages; project: its name on the index, in lower case, with hyphens."""
         return any(file.partition("-")[0].lower().replace("_", "-") == project for file in self.files)
 
-    @property
-    def name(self) -> tuple[str, str, Variant, Architecture]:
-        """Its identity: engine, version, variant and architecture."""
-        return self.engine, self.version, self.variant, self.architecture
-
 
 class LockedHarness(Frozen):
     """Every Python package of the evaluation harness, for controlling machines of one kind: one wheel a package.
@@ -60,7 +68,7 @@ class LockedHarness(Frozen):
     version: Word
     architecture: Architecture = "x86_64"
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
-    files: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")], Sha256]
+    files: _Wheels
 
     @property
     def name(self) -> tuple[str, str]:
@@ -91,24 +99,15 @@ class LockedSmg(_LockedProgram):
     files: dict[Annotated[str, Field(pattern=r"^smg-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
 
 
-class LockedImage(Frozen):
+class LockedImage(_LockedBuild):
     """A container image of an engine by digest.
 
     repository: with its registry, "docker.io/vllm/vllm-openai". bytes: of its layers, packed as they are downloaded.
     """
 
-    engine: EngineName
-    version: Word
-    variant: Variant = "cuda"
-    architecture: Architecture = "x86_64"
     repository: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$")]
     digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
     bytes: Annotated[int, Field(ge=0, le=2**54, strict=True)] = 0
-
-    @property
-    def name(self) -> tuple[str, str, Variant, Architecture]:
-        """Its identity in a lock."""
-        return self.engine, self.version, self.variant, self.architecture
 
     @property
     def reference(self) -> str:

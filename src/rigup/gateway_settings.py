@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rigup.artifacts import LockedSmg
-from rigup.units import Frozen
+from rigup.units import Frozen, Port
 
-_Port = Annotated[int, Field(ge=1, le=65535)]
 _Limit = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
@@ -79,7 +78,7 @@ class Gateway(Frozen):
 
     kind: Literal["least_connections", "cache_aware"] = "least_connections"
     listen: str = "127.0.0.1"
-    port: _Port = 8080
+    port: Port = 8080
     tls: Certificate | None = None
     clients: dict[str, GatewayClient] = {}
     services: tuple[str, ...] | None = None
@@ -87,7 +86,7 @@ class Gateway(Frozen):
     hold: Annotated[int, Field(ge=0, le=3600)] = 0
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
     metrics_listen: str = "127.0.0.1"
-    metrics_port: _Port = 8405
+    metrics_port: Port = 8405
     cache_port: Annotated[int, Field(ge=1, le=65534)] = 8406
     shared_address: SharedAddress | None = None
 
@@ -108,7 +107,7 @@ class Backend(Frozen):
     group: str
     service: str
     address: str
-    port: _Port
+    port: Port
     health_path: str
     weight: int
     engine: str

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rigup.units import Frozen
+from rigup.units import Frozen, Port
 
 # Placeholders in the command and environment of a plan until a probe supplies the values.
 ADDRESS_OF_RANK = "{{node{rank}.address}}"
@@ -51,6 +51,6 @@ class PeerPort(Frozen):
     """
 
     rank: Annotated[int, Field(ge=0)]
-    port: Annotated[int, Field(ge=1, le=65535)]
+    port: Port
     purpose: Literal["rendezvous", "rpc", "ray", "watch"]
     callers: tuple[int, ...]

@@ -5,19 +5,15 @@ offline, and a `BoundPlan` is exact: it includes the results of probing the host
 """
 
 from collections.abc import Iterable
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from rigup.artifacts import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
 from rigup.layout import weights_folder
 from rigup.lock import LockedFile
-from rigup.node import Node, PeerPort
+from rigup.node import Node, PeerPort, address_of
 from rigup.rig import Rig
-from rigup.service import Service
-from rigup.units import Frozen
-
-_Port = Annotated[int, Field(ge=1, le=65535)]
+from rigup.service import BuildMethod, EngineName, Service
+from rigup.units import Frozen, Port
 
 
 class DriverPlan(Frozen):
@@ -101,9 +97,9 @@ class Build(Frozen):
     Nothing in it depends on a host beyond the rig.
     """
 
-    engine: Literal["vllm", "sglang", "llama.cpp"]
+    engine: EngineName
     version: str
-    method: Literal["wheel", "source", "image"]
+    method: BuildMethod
     address: str | None = None
     sha256: str | None = None
     root: str = ""
@@ -256,8 +252,8 @@ class Monitoring(Frozen):
     node_exporter: bool = True
     dcgm_exporter: bool = False
     listen: str = "127.0.0.1"
-    port: _Port = 9100
-    dcgm_port: _Port = 9400
+    port: Port = 9100
+    dcgm_port: Port = 9400
 
     @property
     def listeners(self) -> dict[str, int]:
@@ -362,6 +358,11 @@ class BoundPlan(Plan):
     offline: Plan
     gpu_uuids: dict[int, str] = {}
     group_digest: str = ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all hosts of a multi-host service, by rank; a placeholder for one that is not known yet."""
+        return tuple(node.address or address_of(rank) for rank, node in enumerate(self.nodes))
 
 
 def plans_by_host(plans: Iterable[Plan]) -> dict[str, tuple[Plan, ...]]:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rigup.artifacts import Architecture
+from rigup.artifacts import Architecture, Variant
 from rigup.node import Network
-from rigup.units import Frozen
+from rigup.units import Frozen, compute_capability
 
 SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
 
@@ -80,6 +80,11 @@ class Gpu(Frozen):
     minimum_driver_branch: int | None = None
     sources: dict[str, str] = {}
 
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, for comparing."""
+        return compute_capability(self.compute_capability)
+
 
 class Rig(Frozen):
     """A rig with every name resolved. An empty `gpus` is a CPU-only machine. host_memory: None where nobody says.
@@ -111,8 +116,11 @@ class Rig(Frozen):
         return next((gpu.host_architecture for gpu in self.gpus), "x86_64")
 
     @property
+    def variant(self) -> Variant:
+        """Which builds of an engine run on it."""
+        return "cuda" if self.gpus else "cpu"
+
+    @property
     def compute_capabilities(self) -> tuple[str, ...]:
         """The distinct compute capabilities, ascending: what a CUDA build must be compiled for."""
-        return tuple(
-            sorted({gpu.compute_capability for gpu in self.gpus}, key=lambda c: [int(p) for p in c.split(".")])
-        )
+        return tuple(sorted({gpu.compute_capability for gpu in self.gpus}, key=compute_capability))

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from rigup.units import Frozen
+from rigup.units import Frozen, Port
 
 Count = Annotated[int, Field(ge=1, le=65536)]
 FlagValue = bool | int | float | str | list[Any] | dict[str, Any]
@@ -115,7 +115,7 @@ class Service(Frozen):
     gpus: tuple[int | str, ...] | None = None
     swap: bool = False
     listen: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65535)] = 8000
+    port: Port = 8000
     api_key_file: str | None = None
     served_name: str | None = None
     tools: bool = False
@@ -123,7 +123,7 @@ class Service(Frozen):
     sampling: dict[str, float] = {}
     trust_remote_code: bool = False
     across_hosts: Literal["engine", "ray"] = "engine"
-    join_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    join_port: Port | None = None
     start_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = None
     drain_timeout: Annotated[int, Field(ge=0, le=3600)] = 120
     expected_answer: Annotated[str, Field(max_length=100)] = "Paris"

@@ -2,11 +2,14 @@
 
 import time
 from functools import cache
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 MIB = 2**20
 GIB = 2**30
+
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class Frozen(BaseModel):

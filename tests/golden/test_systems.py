@@ -47,7 +47,7 @@ def test_what_a_system_gets(os: str) -> None:
 def _lines(os: str, gpus: str, service: dict[str, Any], lock: Lock) -> list[str]:
     rig = read_rig({"gpus": [] if gpus == "none" else gpus, "host_memory_gib": 128, "os": os}, FILE, catalogue())
     (wanted,) = read_services({"chat": {**service}}, FILE, rig)
-    (outcome,) = decide_all([planning_request(rig, wanted, catalogue(), lock, FILE)], catalogue(), lock)
+    (outcome,) = decide_all([planning_request(rig, wanted, catalogue(), lock, FILE)])
     plan = plan_of(outcome, "group", ("host",))
     if plan.build is None:
         return [f"refused: {found.message}; {found.hint}" for found in plan.refusals]

@@ -21,7 +21,7 @@ import pytest
 from rigup.lab.lab import Lab
 from rigup.lab.network import addresses
 from rigup.lab.network.network import lab_socket
-from rigup.systemd.key_wrapper import SCRIPTS
+from rigup.systemd.api_key import SCRIPTS
 from rigup.systemd.quadlet import quadlet
 from tests.lab.fleet import UNIT, Fleet
 from tests.lab.fleet_fixtures import made_site

@@ -116,6 +116,7 @@ def candidate(row: Row) -> Candidate:
     return Candidate(
         rig=Rig(gpus=(gpu,) * data["gpu_count"], host_memory_gib=4096),
         service=Service(name="row", model=data["model"], flags=_flags(flags)),
+        catalogue=catalogue(),
         gpu_indices=tuple(range(data["gpu_count"])),
         model=models()[data["model"]],
         checkpoint=checkpoints()[data["checkpoint"]] if data.get("checkpoint") else GGUF,

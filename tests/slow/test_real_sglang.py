@@ -32,8 +32,7 @@ from rigup.project.planning import plan_project
 from rigup.sources.package_index import find_links
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.uv import run_uv
-from rigup.systemd.api_key import CREDENTIAL_NAME
-from rigup.systemd.key_wrapper import wrapped
+from rigup.systemd.api_key import CREDENTIAL_NAME, wrapped
 from roles.engine_environment import SGLANG_IMPORT
 from tests.nodes import bound
 from tests.unit.planner.drafts import drafting, head, helped

@@ -57,7 +57,7 @@ LAYERS = (
 
 
 def module_name(path: Path) -> str:
-    """The dotted name of a file, e.g. "rigup.planner.rules.cpu", "roles.site"; a package's is that of its folder."""
+    """The dotted name of a file, e.g. "rigup.planner.rules.host", "roles.site"; a package's is that of its folder."""
     parts = path.relative_to(ROOT / "src" if PACKAGE in path.parents else ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

@@ -6,10 +6,8 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from rigup.commands.multinode import is_worker_only, multinode_options, multinode_variables, worker_command
-from rigup.commands.names import served_name
-from rigup.commands.options import overlaid, words
+from rigup.commands.options import overlaid, start_timeout_s, words
 from rigup.commands.speculative import drafting
-from rigup.commands.start_timeout import start_timeout_s
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 
@@ -41,7 +39,7 @@ def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: 
         if is_worker_only(candidate, rank)
         else _words(engine, candidate, checkpoint, rank, draft),
         environment=dict(sorted({**variables, **candidate.service.environment}.items())),
-        served_name=served_name(candidate),
+        served_name=candidate.served_name,
         start_timeout_s=start_timeout_s(checkpoint, candidate.service),
     )
 
@@ -55,5 +53,5 @@ def _words(
         **multinode_options(candidate, rank),
     }
     program, *arguments = engine.program(candidate, checkpoint)
-    image = candidate.release.image("cuda" if candidate.rig.gpus else "cpu") if candidate.build == "image" else None
+    image = candidate.release.image(candidate.rig.variant) if candidate.build == "image" else None
     return (image.program if image else program, *arguments, *words(overlaid(options, candidate.service.flags)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rigup.commands.names import model_path, served_name
-from rigup.commands.options import Options
-from rigup.commands.shared_options import gpu_variables, sampling
+from rigup.commands.options import Options, gpu_variables, model_path, sampling
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
@@ -39,7 +37,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     # Each slot gets an equal share of the whole context (slots are not unified once --parallel is given).
     chosen: Options = {
         "--model": model_path(candidate.checkpoint, checkpoint),
-        "--alias": served_name(candidate),
+        "--alias": candidate.served_name,
         "--host": service.listen,
         "--port": service.port,
         "--ctx-size": candidate.context * candidate.sequences,

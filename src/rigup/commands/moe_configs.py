@@ -56,11 +56,6 @@ def config_text(engine: str, tuned: TunedKernel) -> str:
     return json.dumps({**head, **table}, indent=4) + "\n"
 
 
-def variables(engine: str, folder: MoeFolder | None) -> dict[str, str]:
-    """The variables that point the engine to the folder."""
-    return {VARIABLES[engine]: folder.path} if folder else {}
-
-
 def canonical_text(tuned: TunedKernel) -> str:
     """A tuned kernel in rigup's own form: TOML, one block for each launch; equal kernels give equal bytes."""
     head = tuned.model_dump(exclude={"provenance", "launches", "measurements"}, exclude_none=True)

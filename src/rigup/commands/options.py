@@ -1,11 +1,19 @@
-"""Combines options in order, overrides them with the user's flags, and turns them into words of a command line."""
+"""What the engines' command lines share: options, names, variables and limits, and how options become words."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 
-from rigup.service import FlagValue
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.layout import weights_folder
+from rigup.plan import Checkpoint
+from rigup.planner.candidate import Candidate
+from rigup.service import FlagValue, Service
+
+UNPINNED = "main"
+READ_BYTES_PER_SECOND = 250_000_000
+WARM_UP_SECONDS = 300
 
 Options = dict[str, FlagValue]
 
@@ -17,11 +25,12 @@ def overlaid(options: Options, flags: Mapping[str, FlagValue]) -> Options:
 
 
 def words(options: Mapping[str, FlagValue]) -> tuple[str, ...]:
-    """The words of a command: True is a bare switch, a list becomes several words, a dict becomes JSON."""
+    """The words of a command: True is a bare switch, a list becomes several words, a dict becomes JSON.
+
+    options: as `overlaid` returns them.
+    """
     found: list[str] = []
     for name, value in options.items():
-        if value is False:
-            continue
         found.append(name)
         if value is not True:
             found.extend(_texts(value))
@@ -34,3 +43,68 @@ def _texts(value: FlagValue) -> list[str]:
     if isinstance(value, list):
         return [json.dumps(item) if isinstance(item, dict | list) else str(item) for item in value]
     return [str(value)]
+
+
+def model_path(entry: CheckpointEntry, checkpoint: Checkpoint) -> str:
+    """The path for the engine of an entry of the catalogue: a file of the checkpoint, or its folder.
+
+    An unpinned revision appears as "main", and a GGUF file whose name is not known yet as its quantisation.
+    """
+    folder = weights_folder(checkpoint.repo, checkpoint.revision or UNPINNED)
+    if entry.scheme == "gguf" and not checkpoint.entry:
+        return f"{folder}/<{checkpoint.quant}>.gguf"
+    return f"{folder}/{checkpoint.entry}" if checkpoint.entry else folder
+
+
+def kv_cache_type(candidate: Candidate) -> Options:
+    """The KV cache's type, unless the engine is certain to choose the plan's type by itself.
+
+    The automatic choice is always bf16, except that a ModelOpt NVFP4 checkpoint may name FP8 for the cache in its
+    config, which the engines follow.
+    """
+    automatic = candidate.kv_cache_type == "bf16" and candidate.checkpoint.scheme != "nvfp4"
+    name = None if automatic else candidate.release.kv_cache_name(candidate.kv_cache_type)
+    return {"--kv-cache-dtype": name} if name else {}
+
+
+def parsers(candidate: Candidate) -> Options:
+    """The parsers of tool calls and reasoning, if the service wants them and the release has them."""
+    known = candidate.release.parsers_of(candidate.model)
+    chosen: Options = {}
+    if known.tool and candidate.service.tools:
+        chosen["--tool-call-parser"] = known.tool[0]
+    if known.reasoning and candidate.service.reasoning:
+        chosen["--reasoning-parser"] = known.reasoning[0]
+    return chosen
+
+
+def sampling(candidate: Candidate) -> dict[str, int | float]:
+    """Maps parameter to value; counts such as top_k are whole numbers, as the servers require."""
+    merged = {**candidate.model.sampling, **candidate.service.sampling}
+    return {name: int(value) if name == "top_k" else value for name, value in merged.items()}
+
+
+def sampling_json(candidate: Candidate) -> str | None:
+    """The sampling defaults as one word of compact JSON; None without values."""
+    found = sampling(candidate)
+    return json.dumps(found, separators=(",", ":")) if found else None
+
+
+def gpu_variables(candidate: Candidate) -> dict[str, str]:
+    """Makes CUDA count GPUs in the order of NVML and the plan, and selects the GPUs if not all are used.
+
+    Source: CUDA C++ programming guide, "CUDA environment variables"; CUDA's default order is fastest first.
+    """
+    if not candidate.rig.gpus:
+        return {}
+    variables = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    if candidate.local_gpus != tuple(range(len(candidate.rig.gpus))):
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(str(index) for index in candidate.local_gpus)
+    return variables
+
+
+def start_timeout_s(checkpoint: Checkpoint, service: Service) -> int:
+    """Seconds: the service's own, otherwise the time to read all bytes at half a SATA disk's speed plus 5 minutes."""
+    if service.start_timeout is not None:
+        return service.start_timeout
+    return WARM_UP_SECONDS + checkpoint.bytes // READ_BYTES_PER_SECOND

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
-from rigup.commands.names import model_path, served_name
-from rigup.commands.options import Options
-from rigup.commands.shared_options import gpu_variables, kv_cache_type, parsers, sampling_json
+from rigup.commands.options import Options, gpu_variables, kv_cache_type, model_path, parsers, sampling_json
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
-from rigup.planner.moe_config import moe_config
+from rigup.planner.moe_config import takes_own_files
 from rigup.systemd.api_key import wants_key
-from rigup.units import compute_capability
 
 # SGLang accepts a key as an option or from a configuration file; the unit writes a file that only the service can read.
 KEY_FILE = "${RUNTIME_DIRECTORY}/api-key.yaml"
@@ -26,7 +23,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
         "--model-path": model_path(candidate.checkpoint, checkpoint),
-        "--served-model-name": served_name(candidate),
+        "--served-model-name": candidate.served_name,
         "--host": service.listen,
         "--port": service.port,
         "--context-length": candidate.context,
@@ -77,9 +74,8 @@ def _backends(candidate: Candidate) -> Options:
 
     FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
     """
-    capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
-    config = moe_config(candidate)
-    tuned = config is not None and config.status == "files"  # only Triton's kernels read the files
+    capabilities = [gpu.capability for gpu in candidate.gpus]
+    tuned = takes_own_files(candidate)
     if not capabilities or (min(capabilities) < (10, 0) and not tuned):
         return {}
     chosen: Options = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rigup.commands.start_timeout import READ_BYTES_PER_SECOND
+from rigup.commands.options import READ_BYTES_PER_SECOND
 from rigup.plan import Plan, Swap
 from rigup.systemd.presets import PRESETS
 
@@ -17,7 +17,7 @@ from rigup.systemd.presets import PRESETS
 MOST_BYTES_PER_SECOND = 32e9 * 16 * 128 / 130 / 8
 # What the router is told itself, as its first service has it. It gives models a port, and its own alias to none.
 _OF_ROUTER = ("--alias", "--host", "--port", "--threads-http", "--offline", "--no-ui")
-# It sets these for a model, or passes them on in another way (see systemd/key_wrapper.py).
+# It sets these for a model, or passes them on in another way (see systemd/api_key.py).
 _NOT_IN_PRESETS = (*_OF_ROUTER, "--api-key-file")
 _OPTION = re.compile(r"--?[A-Za-z]")
 

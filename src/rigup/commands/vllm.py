@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
-from rigup.commands.names import model_path, served_name
-from rigup.commands.options import Options
-from rigup.commands.shared_options import gpu_variables, kv_cache_type, parsers, sampling_json
-from rigup.commands.start_timeout import start_timeout_s
+from rigup.commands.options import (
+    Options,
+    gpu_variables,
+    kv_cache_type,
+    model_path,
+    parsers,
+    sampling_json,
+    start_timeout_s,
+)
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cpu import cache_gib
-from rigup.planner.moe_config import moe_config
-from rigup.units import compute_capability
+from rigup.planner.moe_config import takes_own_files
 
 
 def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -23,7 +27,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     """The options for this candidate, in display order. Prometheus metrics are on by default at /metrics."""
     service, parallel = candidate.service, candidate.parallel
     chosen: Options = {
-        "--served-model-name": served_name(candidate),
+        "--served-model-name": candidate.served_name,
         "--host": service.listen,
         "--port": service.port,
         "--max-model-len": candidate.context,
@@ -67,7 +71,7 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
     if _nvfp4_backend(candidate) and "--moe-backend" not in candidate.known_options:
         # The default FlashInfer path converts the weights while loading and can run out of memory doing so.
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
-    if _tuned(candidate) and "--moe-backend" not in candidate.known_options:
+    if takes_own_files(candidate) and "--moe-backend" not in candidate.known_options:
         variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
     known = candidate.known_variables
     return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
@@ -91,7 +95,7 @@ def _memory(candidate: Candidate) -> Options:
 def _backends(candidate: Candidate) -> Options:
     if "--moe-backend" not in candidate.known_options:
         return {}
-    backend = "triton" if _tuned(candidate) else _nvfp4_backend(candidate)
+    backend = "triton" if takes_own_files(candidate) else _nvfp4_backend(candidate)
     if backend is None or backend not in known_values("vllm", candidate.version, "--moe-backend"):
         return {}
     return {"--moe-backend": backend}
@@ -102,16 +106,10 @@ def _nvfp4_backend(candidate: Candidate) -> str | None:
 
     CUTLASS runs if every card computes in the format; Marlin also runs on older cards.
     """
-    capabilities = [compute_capability(gpu.compute_capability) for gpu in candidate.gpus]
+    capabilities = [gpu.capability for gpu in candidate.gpus]
     if candidate.checkpoint.scheme != "nvfp4" or max(capabilities, default=(0, 0)) < (12, 0):
         return None
     return "cutlass" if min(capabilities) >= (12, 0) else "marlin"
-
-
-def _tuned(candidate: Candidate) -> bool:
-    """Whether rigup puts a tuned kernel config on the host: only the Triton kernels read it."""
-    config = moe_config(candidate)
-    return config is not None and config.status == "files"
 
 
 def _parsers(candidate: Candidate) -> Options:

@@ -29,13 +29,8 @@ def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine])
             "set architectures in the model's file, as in its config.json",
         )
     having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model))
-    if not having:
-        hint = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
-    elif having[0].engine == release.engine:
-        hint = f"set version to {having[0].version}"
-    else:
-        hint = f"use {' or '.join(other.title for other in having)}"
-    return message + titles(having), hint
+    nowhere = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
+    return message + titles(having), instead_of(release, having) or nowhere
 
 
 def others_that(
@@ -54,6 +49,13 @@ def others_that(
             order = tuple(sorted(newest_first, key=lambda other: other.version != engine.default_version))
         found += [other for other in order if suits(other)][:1]
     return tuple(found)
+
+
+def instead_of(release: EngineVersion, others: tuple[EngineVersion, ...]) -> str:
+    """A hint to use another release, as `others_that` returns them: one of the same engine, if there is one."""
+    if others and others[0].engine == release.engine:
+        return f"set version to {others[0].version}"
+    return f"use {' or '.join(other.title for other in others)}" if others else ""
 
 
 def titles(releases: tuple[EngineVersion, ...]) -> str:

@@ -1,16 +1,14 @@
-"""What else there is: runners-up and why they lost, what fits instead of a refusal, what to buy."""
+"""What else there is: why runners-up lost, what the choice gave up, what fits or to buy instead of a refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import short_name
-from rigup.lock import Lock
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Score, losing_reason, ranked, with_largest_context, with_most_context
+from rigup.planner.choice import Score, losing_reason, ranked, values, with_largest_context, with_most_context
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
@@ -26,22 +24,14 @@ _MOST = 4
 _MOST_ADDED_GPUS = 8
 _MOST_HOSTS = 4
 _PLENTY_GIB = 4096.0
-# What belongs to one engine or one placement, and means nothing once that is left open.
-_PLACEMENT_KEYS: dict[str, object] = {
-    "tensor_parallel": None,
-    "pipeline_parallel": None,
-    "data_parallel": None,
-    "expert_parallel": None,
-    "kv_cache_type": "auto",
-}
-_ENGINE_KEYS: dict[str, object] = {
-    **_PLACEMENT_KEYS,
-    "engine": None,
-    "version": None,
-    "build": None,
-    "flags": {},
-    "environment": {},
-}
+# A difference in speed that is worth a sentence: an estimate is off by a fifth on average.
+_FASTER = 1.25
+_FINER_BITS = 0.25
+# What belongs to one engine or one placement, and means nothing once that is left open: each key at its default.
+_OF_PLACEMENT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "expert_parallel", "kv_cache_type")
+_OF_ENGINE = (*_OF_PLACEMENT, "engine", "version", "build", "flags", "environment")
+_PLACEMENT_KEYS = {key: Service.model_fields[key].get_default() for key in _OF_PLACEMENT}
+_ENGINE_KEYS = {key: Service.model_fields[key].get_default() for key in _OF_ENGINE}
 
 
 def runners_up(order: tuple[Score, ...], found: Survey, winner: Candidate) -> tuple[Alternative, ...]:
@@ -80,7 +70,39 @@ def _alternative(candidate: Candidate, why: str) -> Alternative:
     )
 
 
-def would_fit(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> tuple[Alternative, ...]:
+def traded(order: Sequence[Score]) -> tuple[str, ...]:
+    """Sentences about what the best candidate gives up, () if nothing. order: not empty, the best first."""
+    winner = order[0]
+    # A preference does not bring offload, pruning or a small cache.
+    rivals = [other for other in order[1:] if values(other.necessities) <= values(winner.necessities)]
+    return tuple(dict.fromkeys((*_finer(winner, rivals), *_faster(winner, rivals))))
+
+
+def _finer(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
+    best = max(rivals, key=lambda other: other.bits, default=winner)
+    if best.bits - winner.bits < _FINER_BITS or winner.candidate.service.prefer == "quality":
+        return
+    slower = f", {winner.speed / best.speed:.1f} times slower" if winner.speed > best.speed * _FASTER else ""
+    yield (
+        f"{_name(best)} has {best.bits - winner.bits:.1f} bits a weight more ({best.quality.level}{slower}): "
+        'prefer = "quality" takes the most bits'
+    )
+
+
+def _faster(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
+    best = max(rivals, key=lambda other: other.speed, default=winner)
+    if best.speed > winner.speed * _FASTER and winner.candidate.service.prefer != "speed":
+        yield (
+            f"{_name(best)} is estimated to be {best.speed / winner.speed:.1f} times as fast ({best.quality.level}): "
+            'prefer = "speed" takes the fastest that is not degraded'
+        )
+
+
+def _name(score: Score) -> str:
+    return f"{score.candidate.checkpoint.quant} on {score.candidate.engine.title}"
+
+
+def would_fit(request: PlanningRequest) -> tuple[Alternative, ...]:
     """What fits on this rig if one thing after another is left open, nearest to what was asked first."""
     found: dict[tuple[str, str, int], Alternative] = {}
     before = None
@@ -88,9 +110,9 @@ def would_fit(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> tup
         if service == before:
             continue
         before, nothing_new = service, service == request.service
-        best = None if nothing_new else _best(request.rig, service, catalogue, lock)
+        best = None if nothing_new else _best(request, service)
         if best is None:
-            best = _best(request.rig, service.model_copy(update={"context": None}), catalogue, lock)
+            best = _best(request, service.model_copy(update={"context": None}))
             why = "a shorter context" if nothing_new else f"{why} and a shorter context"
         if best is not None:
             found.setdefault((*_pair(best), best.context), _alternative(best, f"{why}: {described(best)}"))
@@ -111,12 +133,16 @@ def _any_checkpoint(request: PlanningRequest) -> dict[str, object]:
     return {"model": request.resolved.model.name, "checkpoint": None, "quant": None}
 
 
-def _best(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock) -> Candidate | None:
-    """The best candidate for a service, at the context it asks for or else the longest that fits."""
-    found = survey(planning_request(rig, service, catalogue, lock))
+def _best(request: PlanningRequest, service: Service, rig: Rig | None = None) -> Candidate | None:
+    """The best candidate for another service or rig, at the context it asks for or else the longest that fits."""
+    found = _survey(request, service, rig or request.rig)
     if found.fitting:
         return with_most_context(ranked(found.fitting))
     return _shortened(found) if service.context is None else None
+
+
+def _survey(request: PlanningRequest, service: Service, rig: Rig) -> Survey:
+    return survey(planning_request(rig, service, request.catalogue, request.lock))
 
 
 def _shortened(found: Survey) -> Candidate | None:
@@ -142,26 +168,21 @@ def described(candidate: Candidate) -> str:
     return " ".join(word for word in words if word)
 
 
-def purchase(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> str:
+def purchase(request: PlanningRequest) -> str:
     """One line on what to add to the rig so that the model can be served, for when nothing fits."""
-    offers = [
-        *_more_gpus(request, catalogue, lock),
-        *more_hosts(request, catalogue, lock),
-        *_more_host_memory(request, catalogue, lock),
-    ]
-    if offers:
+    if offers := [*_more_gpus(request), *more_hosts(request), *_more_host_memory(request)]:
         return "; or ".join(offers)
     smallest = min(request.resolved.checkpoints, key=lambda entry: entry.bytes)
     return f"nothing fits: the smallest checkpoint, {smallest.label}, has {bytes_text(smallest.bytes)} of weights"
 
 
-def _more_gpus(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def _more_gpus(request: PlanningRequest) -> Iterator[str]:
     rig = request.rig
     wanted = request.service.model_copy(update={**_ENGINE_KEYS, **_any_checkpoint(request), "gpus": None})
     least = 1 if request.service.gpus is None else 0
     for added in range(least, _MOST_ADDED_GPUS + 1) if rig.gpus else ():
         larger = rig.model_copy(update={"gpus": (*rig.gpus, *(rig.gpus[-1],) * added)})
-        best = _best(larger, wanted, catalogue, lock)
+        best = _best(request, wanted, larger)
         if best is not None and not added:
             setting = f"services.{request.service.name}.gpus"
             yield f"give it all {len(rig.gpus)} GPUs of the rig ({setting}) to fit {described(best)}"
@@ -171,18 +192,18 @@ def _more_gpus(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> It
             return
 
 
-def more_hosts(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def more_hosts(request: PlanningRequest) -> Iterator[str]:
     """The fewest hosts like this one, up to four, over which what was asked for fits."""
     wanted = request.service.model_copy(update={**_PLACEMENT_KEYS, "build": None})
     for hosts in range(request.rig.hosts_per_service + 1, _MOST_HOSTS + 1):
         over = request.rig.model_copy(update={"hosts_per_service": hosts})
-        best = _best(over, wanted, catalogue, lock)
+        best = _best(request, wanted, over)
         if best is not None:
             yield f"serve it over {hosts} such hosts (rig.hosts_per_service = {hosts}) to fit {described(best)}"
             return
 
 
-def _more_host_memory(request: PlanningRequest, catalogue: Catalogue, lock: Lock) -> Iterator[str]:
+def _more_host_memory(request: PlanningRequest) -> Iterator[str]:
     """The least that the host would need to hold experts of a checkpoint that the service allows.
 
     Nothing where GPU and host share the memory: there is none besides to have more of.
@@ -191,7 +212,7 @@ def _more_host_memory(request: PlanningRequest, catalogue: Catalogue, lock: Lock
         return
     plenty = request.rig.model_copy(update={"host_memory_gib": _PLENTY_GIB})
     service = request.service.model_copy(update=_ENGINE_KEYS)
-    fitting = survey(planning_request(plenty, service, catalogue, lock)).fitting
+    fitting = _survey(request, service, plenty).fitting
     if fitting:
         least = min(fitting, key=lambda candidate: candidate.host_memory_mib)
         needed = host_gib_for(least.host_memory_mib - (least.prompt_cache_mib or 0))

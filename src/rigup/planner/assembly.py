@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from rigup.artifacts import Variant
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock
@@ -14,8 +13,8 @@ from rigup.planner.inputs.locked import entry_of
 
 def build_of(candidate: Candidate, lock: Lock) -> Build:
     """The pinned build. A build from source is compiled for exactly the compute capabilities of the rig."""
-    engine, version, architecture = candidate.engine.name, candidate.version, candidate.rig.architecture
-    variant: Variant = "cuda" if candidate.rig.gpus else "cpu"
+    engine, version = candidate.engine.name, candidate.version
+    variant, architecture = candidate.rig.variant, candidate.rig.architecture
     installed = candidate.build == "wheel"
     # A source archive of an engine that is not compiled only holds its tuner, which the build does not need.
     source = lock.source(engine, version) if candidate.build == "source" else None
@@ -27,6 +26,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
+    if candidate.build == "image":
+        runtime = (container_facts().podman.package,)
     return Build(
         engine=engine,
         version=version,
@@ -38,7 +39,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         cmake=cmake if recipe else "",
         targets=recipe.targets if recipe else (),
         packages=tuple(name for name in needed if name not in pins),
-        runtime_packages=tuple(name for name in runtime if name not in pins) or container_packages(candidate),
+        runtime_packages=tuple(name for name in runtime if name not in pins),
         pinned_packages=dict(pins) if any(name in pins for name in needed) else {},
         pinned_runtime_packages={name: pins[name] for name in runtime if name in pins},
         variant=variant,
@@ -55,11 +56,6 @@ def toolkit_of(build: Build) -> str | None:
     """The version of the locked CUDA toolkit, if the build needs packages of it."""
     pinned = build.pinned_packages or build.pinned_runtime_packages
     return build.made_for.cuda if pinned and build.made_for else None
-
-
-def container_packages(candidate: Candidate) -> tuple[str, ...]:
-    """The Debian packages that an image needs to run."""
-    return (container_facts().podman.package,) if candidate.build == "image" else ()
 
 
 def checkpoint_of(entry: CheckpointEntry, lock: Lock) -> Checkpoint:

@@ -33,12 +33,8 @@ def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
 
 def fit_context(candidate: Candidate, context: int) -> Candidate | None:
     """The candidate with another context and the settings that it needs; None if none of them leaves the margin."""
-    first = candidate.attempts[0] if candidate.attempts else None
-    again = replace(candidate, context=context)
-    if first is not None:
-        fraction, tokens, sequences = first
-        again = replace(again, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences)
-    settled = fit_memory(again)
+    first = candidate.attempts[0]._asdict() if candidate.attempts else {}
+    settled = fit_memory(replace(candidate, context=context, **first))
     return settled if isinstance(settled, Candidate) and suffices(settled) else None
 
 
@@ -53,5 +49,4 @@ def _of_shared_memory(short: Shortfall) -> bool:
 
 
 def _attempted(candidate: Candidate, attempt: Attempt) -> Candidate | Shortfall:
-    fraction, tokens, sequences = attempt
-    return place_in_memory(replace(candidate, memory_fraction=fraction, batched_tokens=tokens, sequences=sequences))
+    return place_in_memory(replace(candidate, **attempt._asdict()))

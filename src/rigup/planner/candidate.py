@@ -11,18 +11,18 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
-from rigup.catalogue.quality import Quality
 from rigup.plan import GpuMemory, HostParts, Parallel
 from rigup.planner.drafting.draft import Draft
+from rigup.planner.engine_memory import Attempt
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
 
 if TYPE_CHECKING:
+    from rigup.catalogue.catalogue import Catalogue
     from rigup.catalogue.drivers import Reserve
     from rigup.catalogue.engines import Engine, EngineVersion
-    from rigup.catalogue.moe_configs import MoeConfigFile
     from rigup.catalogue.option_names import NameList
 
 
@@ -37,15 +37,13 @@ class GpuUsage:
 
     def row(self, gpu: int) -> GpuMemory:
         """The usage in MiB. Used parts are rounded up, so that the four parts add up to the capacity."""
-        capacity = int(self.capacity // MIB)
-        weights, cache, overhead = mib(self.weights), mib(self.kv_cache), mib(self.overhead)
         return GpuMemory(
             gpu=gpu,
-            capacity_mib=capacity,
-            weights_mib=weights,
-            kv_cache_mib=cache,
-            overhead_mib=overhead,
-            free_mib=capacity - weights - cache - overhead,
+            capacity_mib=int(self.capacity // MIB),
+            weights_mib=mib(self.weights),
+            kv_cache_mib=mib(self.kv_cache),
+            overhead_mib=mib(self.overhead),
+            free_mib=self.free_mib,
         )
 
     @property
@@ -81,13 +79,13 @@ class Candidate:
     gpu_indices: the GPUs used, in the order of ranks or, for llama.cpp, of its devices; empty on a CPU-only rig.
     For a service across hosts, indices continue from host to host: index % len(rig.gpus) is the one in rig.gpus.
     smallest_bytes: of the model's smallest checkpoint that is known.
-    catalogued: every engine in the catalogue. engine, release: the engine's facts and one of its versions.
-    build: how the host gets it.
+    catalogue: everything that is known, with the fleet's own tuned kernels, measurements and figures.
+    engine, release: the engine's facts and one of its versions. build: how the host gets it.
     context: tokens per request. kv_cache_type: never "auto": f16, bf16, fp8, q8_0, q5_1 or q4_0.
     sequences: concurrent requests (--max-num-seqs, --max-running-requests, --parallel).
     batched_tokens: prompt tokens in one step (--max-num-batched-tokens, --chunked-prefill-size, --ubatch-size).
     memory_fraction: vLLM's --gpu-memory-utilization, SGLang's --mem-fraction-static; 0 for llama.cpp.
-    attempts: (memory_fraction, batched_tokens, sequences) to try in this order; the first is the engine's default.
+    attempts: what to try in this order; the first is the engine's default.
     fraction_given: whether the service's flags fix memory_fraction.
     eager: the service turns CUDA graphs off.
     pipeline_partition: layers of each pipeline stage, which add up to the model's; () without pipeline parallelism.
@@ -96,11 +94,10 @@ class Candidate:
     remote_layers: layers that llama.cpp puts on other hosts if no host has a GPU, the output counted as one.
     cpu_moe_layers: llama.cpp's --n-cpu-moe. expert_overrides: the part of each layer's experts that the service's own
     --override-tensor keeps on the host; () without. cpu_offload_gib: vLLM's --cpu-offload-gb, for each GPU.
-    moe_configs: every known tuned kernel. triton: the locked version of Triton, None if unknown.
+    triton: the locked version of Triton, None if unknown.
     names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
     driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
-    overheads, qualities: the fleet's own measurements and figures, which go before the toolkit's.
     usage, kv_tokens, host_memory_mib, host_parts: results of `rigup.planner.memory.fit`; empty and 0 before that.
     free_mib: the least that a GPU has free then; None without GPUs and before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
@@ -112,6 +109,7 @@ class Candidate:
 
     rig: Rig
     service: Service
+    catalogue: Catalogue
     gpu_indices: tuple[int, ...]
     model: Model
     checkpoint: CheckpointEntry
@@ -124,7 +122,7 @@ class Candidate:
     sequences: int = 1
     batched_tokens: int = 512
     memory_fraction: float = 0.0
-    attempts: tuple[tuple[float, int, int], ...] = ()
+    attempts: tuple[Attempt, ...] = ()
     fraction_given: bool = False
     eager: bool = False
     pipeline_partition: tuple[int, ...] = ()
@@ -136,14 +134,10 @@ class Candidate:
     cpu_offload_gib: int = 0
     draft: Draft | None = None
     smallest_bytes: int = 0
-    moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     names: NameList | None = None
     driver_reserve: Reserve | None = None
-    overheads: tuple[MeasuredOverhead, ...] = ()
-    qualities: tuple[Quality, ...] = ()
     driver_locked: bool = False
-    catalogued: tuple[Engine, ...] = ()
     usage: tuple[GpuUsage, ...] = ()
     free_mib: int | None = None
     kv_tokens: int = 0
@@ -196,21 +190,17 @@ class Candidate:
     @property
     def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:
         """Maps GPU name to the fleet's measurement for exactly this candidate; None without a measurement."""
+        known, gpus = self.catalogue.overheads, len(self.local_gpus)
         return {
-            gpu.name: measured_overhead(
-                self.overheads, self.engine.name, self.version, gpu.name, len(self.local_gpus), self.parallel
-            )
+            gpu.name: measured_overhead(known, self.engine.name, self.version, gpu.name, gpus, self.parallel)
             for gpu in self.gpus
         }
 
     @property
-    def runtime_bytes(self) -> float:
-        """Bytes that the engine's own process needs on each GPU; the maximum over the kinds of GPU."""
-        return self.runtime.total
-
-    @property
     def runtime(self) -> Runtime:
-        """The same by when it is taken; all of what a fleet has measured is counted as taken first.
+        """What the engine's own process needs on each GPU: the maximum over the kinds of GPU.
+
+        All of what a fleet has measured is counted as taken before the weights.
 
         A graph of a step that verifies drafts has a token more of each request for each drafted one (vLLM 0.32.0
         config/vllm.py: uniform_decode_query_len).
@@ -227,7 +217,7 @@ class Candidate:
             sequences,
             max(memory, default=0.0) * MIB,
         )
-        measured = self.measured_overheads.values() if self.overheads else ()
+        measured = self.measured_overheads.values() if self.catalogue.overheads else ()
         known = (Runtime(found.runtime_mib * MIB) if found else standard for found in measured)
         return max(known, default=standard, key=lambda one: one.total)
 
@@ -235,6 +225,11 @@ class Candidate:
     def version(self) -> str:
         """The engine's version, in the form that users write."""
         return self.release.version
+
+    @property
+    def served_name(self) -> str:
+        """The model's name in requests: the user's choice, or the model's own in lower case."""
+        return self.service.served_name or self.model.name.lower()
 
     @property
     def known_options(self) -> frozenset[str]:

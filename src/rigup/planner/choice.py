@@ -80,7 +80,7 @@ def scored(candidate: Candidate, place: int) -> Score:
     estimate = decode_speed(candidate, candidate.service.concurrency, whole)
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
-    quality = quality_of(candidate.checkpoint, model, candidate.qualities)
+    quality = quality_of(candidate.checkpoint, model, candidate.catalogue.qualities)
     return Score(
         candidate,
         tuple(_necessities(candidate, quality)),
@@ -123,8 +123,10 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
     elif prefer == "speed":
         yield from (poor, depth, fast, level, native, finest, cache)
     elif prefer == "context":
-        reach = Criterion(-_reach(candidate), "holds less context")
-        yield from (poor, depth, reach, level, fast, native, finest, cache)
+        # Where the service sets the context, the tokens in the cache.
+        held = candidate.kv_tokens if candidate.service.context is not None else reach(candidate)
+        room = Criterion(-held, "holds less context")
+        yield from (poor, depth, room, level, fast, native, finest, cache)
     else:
         yield from (level, depth, fast, native, finest, cache)
 
@@ -144,10 +146,8 @@ def _is_native(candidate: Candidate) -> bool:
     return support is None or all(support.native_on(capability) for capability in candidate.capabilities)
 
 
-def _reach(candidate: Candidate) -> int:
-    """The longest context of the candidate, or the tokens in its cache if the service sets the context."""
-    if candidate.service.context is not None:
-        return candidate.kv_tokens
+def reach(candidate: Candidate) -> int:
+    """The longest context that fits, or that of a candidate that leaves less than the margin, if it is longer."""
     larger = with_largest_context(candidate)
     return max(candidate.context, larger.context if larger else 0)
 

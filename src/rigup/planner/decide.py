@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.catalogue import Catalogue
-from rigup.lock import Lock
 from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
-from rigup.planner.alternatives import more_hosts, purchase, runners_up, would_fit
+from rigup.planner.alternatives import more_hosts, purchase, runners_up, traded, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
 from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import (
-    branch_figures,
     driver_floor,
     driver_plan,
     driver_refusals,
@@ -26,18 +23,17 @@ from rigup.planner.rules import check
 from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
 from rigup.planner.survey import Survey, survey
-from rigup.planner.trade import traded
 
 
-def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: bool = True) -> Decision | Refusal:
+def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
     """Decides for one service on one rig. Equal input gives an equal decision.
 
     advise: whether a refusal says what would fit instead, which takes longer than the decision.
     """
-    rig, service = request.rig, request.service
+    rig, service, lock = request.rig, request.service, request.lock
     found = survey(request)
     if not found.fitting:
-        return _refusal(request, found, catalogue, lock) if advise else Refusal(rig, service, _findings(request, found))
+        return _refusal(request, found) if advise else Refusal(rig, service, _findings(request, found))
     order = ranked(found.fitting)
     winner = with_most_context(order)
     needs = winner.release.cuda_needs
@@ -61,29 +57,22 @@ def decide(request: PlanningRequest, catalogue: Catalogue, lock: Lock, advise: b
         warnings=(*judged.warnings, *toolkit_warnings(build)),
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
-        figures=(*evidence_of(winner), *branch_figures(driver)),
+        figures=evidence_of(winner, driver),
         quality=order[0].quality.text,
         traded=traded(order),
         speculative=speculative_text(winner),
     )
 
 
-def _refusal(request: PlanningRequest, found: Survey, catalogue: Catalogue, lock: Lock) -> Refusal:
-    alternatives = would_fit(request, catalogue, lock)
-    findings = _findings(request, found)
+def _refusal(request: PlanningRequest, found: Survey) -> Refusal:
+    alternatives, findings = would_fit(request), _findings(request, found)
+    hints: dict[str, str] = {}
     if not alternatives:
-        advice = purchase(request, catalogue, lock)
-        findings = tuple(
-            finding.model_copy(update={"hint": advice}) if finding.rule in ("gpu-memory", "gpu-required") else finding
-            for finding in findings
-        )
-    elif any(finding.rule == "gpu-memory" for finding in findings):
-        over_hosts = "".join(f"; or {offer}" for offer in more_hosts(request, catalogue, lock))
-        findings = tuple(
-            finding.model_copy(update={"hint": finding.hint + over_hosts}) if finding.rule == "gpu-memory" else finding
-            for finding in findings
-        )
-    return Refusal(request.rig, request.service, findings, alternatives)
+        hints = dict.fromkeys(("gpu-memory", "gpu-required"), purchase(request))
+    elif lacking := next((finding for finding in findings if finding.rule == "gpu-memory"), None):
+        hints["gpu-memory"] = "; or ".join([lacking.hint, *more_hosts(request)])
+    hinted = (each.model_copy(update={"hint": hints.get(each.rule, each.hint)}) for each in findings)
+    return Refusal(request.rig, request.service, tuple(hinted), alternatives)
 
 
 def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
@@ -91,7 +80,7 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     if found.rejected:
         return min(found.rejected, key=lambda entry: entry.rank).findings()
     service, model = request.service, request.resolved.model
-    reasons = [unsupported(model, release, request.catalogued) for _, release in request.resolved.engines]
+    reasons = [unsupported(model, release, request.catalogue.engines) for _, release in request.resolved.engines]
     lacking = tuple(
         Finding(rule=model_support.id, message=reason[0], hint=reason[1], source=model_support.source)
         for reason in reasons

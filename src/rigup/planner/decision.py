@@ -14,8 +14,7 @@ from rigup.service import Service
 class Decision:
     """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know.
 
-    quality: the level of its checkpoint. traded: what the choice gave up, in sentences.
-    speculative: what is said of speculative decoding.
+    All but `candidate` are fields of `rigup.plan.Plan`, which explains them.
     """
 
     candidate: Candidate

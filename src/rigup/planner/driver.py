@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
-from typing import Literal
 
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
 from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.versions import version_key
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
-from rigup.plan import Build, DriverPlan, Evidence, Finding, MadeFor
-from rigup.rig import Rig
+from rigup.plan import Build, DriverPlan, Finding, MadeFor
+from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod
 from rigup.units import compute_capability
 
@@ -31,10 +30,11 @@ def driver_plan(rig: Rig, lock: Lock, engine_floor: int = 0) -> DriverPlan | Non
     return DriverPlan(
         version=lock.driver.version,
         branch=lock.driver.branch,
-        flavour=_flavour(rig),
+        # Since Turing NVIDIA's default is the open modules, which Blackwell requires.
+        flavour="open" if all(_takes_open_modules(gpu) for gpu in rig.gpus) else "proprietary",
         floor=driver_floor(rig, engine_floor),
         fabric_manager=any(gpu.nvswitch for gpu in rig.gpus),
-        subnet_manager=any(gpu.nvswitch and compute_capability(gpu.compute_capability) >= (10, 0) for gpu in rig.gpus),
+        subnet_manager=any(gpu.nvswitch and gpu.capability >= (10, 0) for gpu in rig.gpus),
     )
 
 
@@ -58,70 +58,53 @@ def driver_reserve(rig: Rig, lock: Lock) -> Reserve | None:
     return driver_facts().reserve(int(lock.driver.branch)) if _installs(rig) and lock.driver else None
 
 
-def driver_refusals(rig: Rig, driver: DriverPlan | None) -> tuple[Finding, ...]:
+def driver_refusals(rig: Rig, driver: DriverPlan | None) -> Iterator[Finding]:
     """The reasons why the locked driver does not suit this rig."""
     if driver is None:
-        return ()
-    found: list[Finding] = []
+        return
     if int(driver.branch) < driver.floor:
-        found.append(
-            Finding(
-                rule="driver-too-old",
-                message=f"rigup.lock pins driver {driver.version}, but the engine and GPUs need {driver.floor} or "
-                "later",
-                hint=f"run rigup lock --upgrade driver={driver.floor}, or choose an engine version that accepts "
-                f"{driver.branch}",
-                source="docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card",
-            )
+        yield Finding(
+            rule="driver-too-old",
+            message=f"rigup.lock pins driver {driver.version}, but the engine and GPUs need {driver.floor} or later",
+            hint=f"run rigup lock --upgrade driver={driver.floor}, or choose an engine version that accepts "
+            f"{driver.branch}",
+            source="docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card",
         )
-    found += _undriven(rig, driver)
-    old = [gpu for gpu in rig.gpus if not _takes_open_modules(gpu.compute_capability)]
-    required = [gpu for gpu in rig.gpus if gpu.open_kernel_module == "required"]
-    if old and required:
-        found.append(
-            Finding(
-                rule="driver-flavour",
-                message=f"{required[0].name} needs the open kernel modules, but {old[0].name} does not support them",
-                hint="put them in different machines",
-                source=driver_facts().modules.source,
-            )
-        )
-    return tuple(found)
-
-
-def _undriven(rig: Rig, driver: DriverPlan) -> list[Finding]:
-    """The cards that the locked branch no longer drives."""
     known = nvidia_versions().branch(int(driver.branch))
-    old = [g for g in rig.gpus if known and compute_capability(g.compute_capability) < compute_capability(known.since)]
-    if known is None or not old:
-        return []
-    return [
-        Finding(
+    undriven = [gpu for gpu in rig.gpus if known and gpu.capability < compute_capability(known.since)]
+    if known and undriven:
+        yield Finding(
             rule="driver-too-new",
             message=f"rigup.lock pins driver {driver.version}, but branch {driver.branch} drives cards from compute "
-            f"capability {known.since} on, and {old[0].name} has {old[0].compute_capability}",
+            f"capability {known.since} on, and {undriven[0].name} has {undriven[0].compute_capability}",
             hint="run rigup lock --upgrade driver=580, the last branch for Maxwell, Pascal and Volta",
             source=known.source,
         )
-    ]
+    old = [gpu for gpu in rig.gpus if not _takes_open_modules(gpu)]
+    required = [gpu for gpu in rig.gpus if gpu.open_kernel_module == "required"]
+    if old and required:
+        yield Finding(
+            rule="driver-flavour",
+            message=f"{required[0].name} needs the open kernel modules, but {old[0].name} does not support them",
+            hint="put them in different machines",
+            source=driver_facts().modules.source,
+        )
 
 
-def repository_refusals(os: str, driver: DriverPlan | None, toolkit: str | None) -> tuple[Finding, ...]:
+def repository_refusals(os: str, driver: DriverPlan | None, toolkit: str | None) -> Iterator[Finding]:
     """What the lock pins although NVIDIA's repository for this system has no such packages.
 
     toolkit: the version of the CUDA toolkit, if its packages are installed.
     """
     there = driver_facts().distribution(os)
     if there is None:
-        return ()
-    found: list[Finding] = []
+        return
     if driver is not None and int(driver.branch) < there.first_branch:
         message = f"no driver before branch {there.first_branch}; rigup.lock pins {driver.version}"
-        found.append(_not_there(there, message, f"driver={there.first_branch}"))
+        yield _not_there(there, message, f"driver={there.first_branch}")
     if toolkit and there.first_toolkit and version_key(toolkit) < version_key(there.first_toolkit):
         message = f"no CUDA toolkit before {there.first_toolkit}; rigup.lock pins {toolkit}"
-        found.append(_not_there(there, message, f"cuda-toolkit={there.first_toolkit}"))
-    return tuple(found)
+        yield _not_there(there, message, f"cuda-toolkit={there.first_toolkit}")
 
 
 def driver_for(systems: Iterable[str], kept: LockedDriver | None) -> LockedDriver:
@@ -181,19 +164,6 @@ def toolkit_warnings(build: Build) -> Iterator[Finding]:
     )
 
 
-def branch_figures(driver: DriverPlan | None) -> tuple[Evidence, ...]:
-    """What is known of the driver's branch: its support, and the CUDA that it runs."""
-    known = nvidia_versions().branch(int(driver.branch)) if driver else None
-    if known is None:
-        return ()
-    runs = f"came with CUDA {known.cuda}, runs builds of every CUDA {known.cuda.partition('.')[0]}"
-    subject = f"driver branch {known.branch}"
-    return (
-        Evidence(subject=subject, figure="support", value=known.support, source=known.source),
-        Evidence(subject=subject, figure="CUDA", value=runs, source=known.source),
-    )
-
-
 def _longer_supported(rig: Rig, driver: DriverPlan, today: date) -> str:
     """A hint that names the branch with the longest support; "" if there is none that suits the rig."""
     there = driver_facts().distribution(rig.os or "")
@@ -204,7 +174,7 @@ def _longer_supported(rig: Rig, driver: DriverPlan, today: date) -> str:
         if known.until is not None
         and known.branch >= least
         and known.until - today > NEAR_THE_END
-        and all(compute_capability(gpu.compute_capability) >= compute_capability(known.since) for gpu in rig.gpus)
+        and all(gpu.capability >= compute_capability(known.since) for gpu in rig.gpus)
     ]
     if not living:
         return ""
@@ -225,10 +195,5 @@ def _installs(rig: Rig) -> bool:
     return bool(rig.gpus) and not any(gpu.unified_memory for gpu in rig.gpus)
 
 
-def _flavour(rig: Rig) -> Literal["open", "proprietary"]:
-    """Open if every card supports it: since Turing that is NVIDIA's default, and Blackwell requires it."""
-    return "open" if all(_takes_open_modules(gpu.compute_capability) for gpu in rig.gpus) else "proprietary"
-
-
-def _takes_open_modules(capability: str) -> bool:
-    return compute_capability(capability) >= compute_capability(driver_facts().modules.open_from)
+def _takes_open_modules(gpu: Gpu) -> bool:
+    return gpu.capability >= compute_capability(driver_facts().modules.open_from)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup.catalogue.engines import Engine
 from rigup.rig import Rig
@@ -51,9 +52,14 @@ class MemoryOption:
     def value(self, given: FlagValue | None) -> float | None:
         """The number in a flag, or None if it is not valid: 8.0, "8k", "²" and True are not whole numbers."""
         if not self.highest:
-            return _part(given)
+            return positive_number(given, 1)
         number = -1 if given in (-1, "-1") else whole_number(given)
         return number if number is not None and self.lowest <= number <= self.highest else None
+
+    def given(self, service: Service) -> float:
+        """The number that the service's flags give, 0 for none; one that is out of range is the rules' business."""
+        values = (self.value(service.flags.get(name)) for name in self.names)
+        return next((value for value in values if value), 0)
 
 
 FRACTION, TOKENS, SEQUENCES, OFFLOAD = 0, 1, 2, 3
@@ -82,14 +88,20 @@ _EAGER = {"vllm": "--enforce-eager", "sglang": "--disable-cuda-graph"}
 
 PARTITION_VARIABLES = {"vllm": "VLLM_PP_LAYER_PARTITION", "sglang": "SGLANG_PP_LAYER_PARTITION"}
 
-Attempt = tuple[float, int, int]
+
+class Attempt(NamedTuple):
+    """Values to try for a candidate's fields of the same names."""
+
+    memory_fraction: float
+    batched_tokens: int
+    sequences: int
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """Candidate's fields of the same names.
 
-    attempts: (memory_fraction, batched_tokens, sequences) to try in order, the engine's own defaults first.
+    attempts: to try in order, the engine's own defaults first.
     """
 
     attempts: tuple[Attempt, ...]
@@ -101,10 +113,10 @@ class MemorySettings:
 
 def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequence[int]) -> MemorySettings:
     """The settings for one engine: the service's flags where it gives them."""
-    given = [_given(service, counted) for counted in MEMORY_OPTIONS[engine.name]]
+    given = [counted.given(service) for counted in MEMORY_OPTIONS[engine.name]]
     if engine.name == "llama.cpp":
         micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
-        return MemorySettings(attempts=((0.0, micro_batch, slots),))
+        return MemorySettings(attempts=(Attempt(0.0, micro_batch, slots),))
     gpus = [rig.gpus[index] for index in gpu_indices]
     smallest = min((gpu.memory_mib or _LARGE_GPU_MIB for gpu in gpus), default=0)
     large = smallest >= _LARGE_GPU_MIB
@@ -119,10 +131,10 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
     else:
         most = max(_LARGE_GPU_SEQUENCES if large else _SEQUENCES, few)
     attempts = _attempts(fractions, tokens, most, few)
-    asked = given[FRACTION], int(given[TOKENS]), int(given[SEQUENCES])
+    asked = Attempt(given[FRACTION], int(given[TOKENS]), int(given[SEQUENCES]))
     return MemorySettings(
         attempts=tuple(dict.fromkeys(_overridden(attempt, asked) for attempt in attempts)),
-        fraction_given=asked[0] > 0,
+        fraction_given=asked.memory_fraction > 0,
         eager=bool(service.flags.get(_EAGER[engine.name])),
         cpu_offload_gib=int(given[OFFLOAD]) if engine.name == "vllm" else 0,
         asked_partition=partition(service.environment.get(PARTITION_VARIABLES[engine.name], "")),
@@ -138,21 +150,18 @@ def _attempts(fractions: tuple[float, ...], tokens: int, most: int, few: int) ->
     sequences = [most]
     while sequences[-1] > few:
         sequences.append(max(few, sequences[-1] // _SEQUENCES_STEP))
-    attempts = [(fractions[0], tokens, number) for number in sequences]
-    attempts += [(fraction, tokens, few) for fraction in fractions[1:]]
-    return [*attempts, *((fraction, _BATCHED_TOKENS, few) for fraction in fractions)]
+    attempts = [Attempt(fractions[0], tokens, number) for number in sequences]
+    attempts += [Attempt(fraction, tokens, few) for fraction in fractions[1:]]
+    return [*attempts, *(Attempt(fraction, _BATCHED_TOKENS, few) for fraction in fractions)]
 
 
 def _overridden(attempt: Attempt, given: Attempt) -> Attempt:
     """An attempt with what the flags give in place of what would be tried."""
-    fraction, tokens, sequences = attempt
-    return given[0] or fraction, given[1] or tokens, given[2] or sequences
-
-
-def _given(service: Service, counted: MemoryOption) -> float:
-    """The number that the flags give, 0 for none; one that is out of range is the rules' business."""
-    values = (counted.value(service.flags.get(name)) for name in counted.names)
-    return next((value for value in values if value), 0)
+    return Attempt(
+        given.memory_fraction or attempt.memory_fraction,
+        given.batched_tokens or attempt.batched_tokens,
+        given.sequences or attempt.sequences,
+    )
 
 
 def whole_number(given: object) -> int | None:
@@ -163,12 +172,13 @@ def whole_number(given: object) -> int | None:
     return int(str(given)) if is_number else None
 
 
-def _part(given: FlagValue | None) -> float | None:
+def positive_number(given: object, most: float) -> float | None:
+    """The number above 0 and up to `most` that a flag gives, or None."""
     try:
-        part = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
+        number = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else 0.0
     except (ValueError, OverflowError):
         return None
-    return part if 0 < part <= 1 else None
+    return number if 0 < number <= most else None
 
 
 def partition(text: str) -> tuple[int, ...]:

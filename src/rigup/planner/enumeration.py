@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
+from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.drivers import Reserve
 from rigup.catalogue.engines import Engine, EngineVersion
-from rigup.catalogue.moe_configs import MoeConfigFile
-from rigup.catalogue.option_names import NameList
-from rigup.catalogue.overheads import MeasuredOverhead
-from rigup.catalogue.quality import Quality
+from rigup.lock import Lock
 from rigup.plan import Parallel
 from rigup.planner.abilities import loads
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft, usual_tokens
+from rigup.planner.driver import driver_plan, driver_reserve
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
+from rigup.planner.moe_config import triton_version
 from rigup.planner.offload import asked_in_flags, asked_layers, overrides_of
 from rigup.planner.parallelism import layouts
 from rigup.rig import Rig
 from rigup.service import Service
-from rigup.units import compute_capability
 
 DEFAULT_CONTEXT = 32_768
 _KV_TYPES = {"llama.cpp": ("f16", "q8_0", "q4_0"), "vllm": ("bf16", "fp8"), "sglang": ("bf16", "fp8")}
 _FP8_CAPABILITY = (8, 9)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PlanningRequest:
-    """One service on one rig, with its names looked up. driver_reserve: what the driver keeps beyond the constants.
+    """One service on one rig, and all that is known: `rigup.planner.inputs.locked.planning_request` makes it.
 
-    moe_configs: every tuned kernel. triton: its locked version by engine and version.
-    driver_locked: whether the lock pins the driver. name_lists: the fleet's own, of wheels that it has locked.
-    overheads, qualities: the fleet's own figures of engines' memory and of quantisations. catalogued: every engine.
-    smallest_bytes: of the model's smallest checkpoint in the catalogue that one of the service's engines loads.
+    resolved: the service's names, looked up, with sizes as the lock has them.
     """
 
     rig: Rig
     service: Service
     resolved: ResolvedNames
-    driver_reserve: Reserve | None = None
-    moe_configs: tuple[MoeConfigFile, ...] = ()
-    triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
-    driver_locked: bool = False
-    name_lists: tuple[NameList, ...] = ()
-    overheads: tuple[MeasuredOverhead, ...] = ()
-    catalogued: tuple[Engine, ...] = ()
-    qualities: tuple[Quality, ...] = ()
-    smallest_bytes: int = 0
+    catalogue: Catalogue
+    lock: Lock
 
     @property
     def context(self) -> int:
         """The context that must fit: what the service asks for, else 32,768 or all that the model has."""
         return self.service.context or min(self.resolved.model.context, DEFAULT_CONTEXT)
+
+    @cached_property
+    def smallest_bytes(self) -> int:
+        """Bytes of the model's smallest checkpoint in the catalogue that one of the service's engines loads."""
+        known = self.catalogue.checkpoints_by_model.get(self.resolved.model.name, ())
+        releases = [release for _, release in self.resolved.engines]
+        loaded = (entry.bytes for entry in known if any(loads(entry, release) for release in releases))
+        return min(loaded, default=0)
+
+    @cached_property
+    def triton(self) -> dict[tuple[str, str], str | None]:
+        """The locked version of Triton by engine and version."""
+        environments = (entry for entry in self.lock.environments if entry.variant == "cuda")
+        return {(entry.engine, entry.version): triton_version(entry) for entry in environments}
+
+    @cached_property
+    def driver_locked(self) -> bool:
+        """Whether the lock pins the rig's driver."""
+        return driver_plan(self.rig, self.lock) is not None
 
 
 def candidates(request: PlanningRequest) -> Iterator[Candidate]:
@@ -116,33 +124,27 @@ def _candidate(
     placement: _Placement,
 ) -> Candidate:
     gpus, parallel, kv_cache_type, settings = placement
-    fraction, batched_tokens, sequences = settings.attempts[0]
     moved, layers = _experts_on_host(request, engine, gpus)
-    build = (engine.name, release.version, "cuda" if request.rig.gpus else "cpu", request.rig.architecture)
+    build = (engine.name, release.version, request.rig.variant, request.rig.architecture)
     return Candidate(
         rig=request.rig,
-        names=next((names for names in request.name_lists if names.of_build(build)), None),
+        names=next((names for names in request.catalogue.name_lists if names.of_build(build)), None),
         service=request.service,
-        driver_reserve=request.driver_reserve,
-        overheads=request.overheads,
-        qualities=request.qualities,
+        catalogue=request.catalogue,
+        driver_reserve=driver_reserve(request.rig, request.lock),
         driver_locked=request.driver_locked,
-        moe_configs=request.moe_configs,
         triton=request.triton.get((engine.name, release.version)),
         gpu_indices=gpus,
         model=request.resolved.model,
         checkpoint=checkpoint,
         smallest_bytes=request.smallest_bytes,
-        catalogued=request.catalogued,
         engine=engine,
         release=release,
         build=request.service.build or release.method,
         parallel=parallel,
         context=request.context,
         kv_cache_type=kv_cache_type,
-        sequences=sequences,
-        batched_tokens=batched_tokens,
-        memory_fraction=fraction,
+        **settings.attempts[0]._asdict(),
         attempts=settings.attempts,
         fraction_given=settings.fraction_given,
         eager=settings.eager,
@@ -160,13 +162,9 @@ def _draft(request: PlanningRequest, checkpoint: CheckpointEntry, release: Engin
     if asked is None:
         return None
     tokens = asked.tokens or usual_tokens(request.resolved.model if asked.kind == "mtp" else None)
-    suited = (entry for entry in drafts if loads(entry, release) and not _mixed(entry, checkpoint))
+    alike = (entry for entry in drafts if (entry.scheme == "gguf") == (checkpoint.scheme == "gguf"))
+    suited = (entry for entry in alike if loads(entry, release))
     return Draft(asked.kind, tokens, request.resolved.draft_model, next(suited, drafts[0] if drafts else None))
-
-
-def _mixed(draft: CheckpointEntry, checkpoint: CheckpointEntry) -> bool:
-    """Whether one is a GGUF and the other is not."""
-    return (draft.scheme == "gguf") != (checkpoint.scheme == "gguf")
 
 
 def _experts_on_host(request: PlanningRequest, engine: Engine, gpus: tuple[int, ...]) -> tuple[tuple[float, ...], int]:
@@ -184,6 +182,5 @@ def kv_cache_types(request: PlanningRequest, engine: Engine, gpus: tuple[int, ..
     asked = request.service.kv_cache_type
     if asked != "auto":
         return (asked,)
-    capabilities = (request.rig.gpus[index].compute_capability for index in gpus)
-    old = not gpus or any(compute_capability(capability) < _FP8_CAPABILITY for capability in capabilities)
+    old = not gpus or any(request.rig.gpus[index].capability < _FP8_CAPABILITY for index in gpus)
     return tuple(kind for kind in _KV_TYPES[engine.name] if not (kind == "fp8" and old))

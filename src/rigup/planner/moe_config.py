@@ -17,7 +17,6 @@ from rigup.lock import Lock
 from rigup.plan import Finding, MoeConfig
 from rigup.planner.candidate import Candidate
 from rigup.rig import Gpu
-from rigup.units import compute_capability
 
 SHIPPED = engine_files.DATA / "moe_configs.json"
 FIRST_WITH_FP8 = (8, 9)
@@ -46,9 +45,14 @@ def moe_config(candidate: Candidate) -> MoeConfig | None:
 
 def lacks_tuned_kernel(candidate: Candidate) -> bool:
     """Whether a running kernel reads a config that there is not for one of the cards."""
-    if not has_tuned_kernels(candidate) or unread_because(candidate):
-        return False
-    return any(_status(candidate, gpu, _filename(candidate, gpu)) == "missing" for gpu in _cards(candidate))
+    config = moe_config(candidate)
+    return config is not None and config.status == "missing"
+
+
+def takes_own_files(candidate: Candidate) -> bool:
+    """Whether rigup puts tuned kernel configs on the host: only Triton's kernels read them."""
+    config = moe_config(candidate)
+    return config is not None and config.status == "files"
 
 
 def used_files(candidate: Candidate) -> tuple[MoeConfigFile, ...]:
@@ -82,7 +86,7 @@ def has_tuned_kernels(candidate: Candidate) -> bool:
     if candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128":
         return False
     gpus = candidate.gpus
-    return bool(gpus) and all(compute_capability(gpu.compute_capability) >= FIRST_WITH_FP8 for gpu in gpus)
+    return bool(gpus) and all(gpu.capability >= FIRST_WITH_FP8 for gpu in gpus)
 
 
 def unread_because(candidate: Candidate) -> str | None:
@@ -150,13 +154,10 @@ def _cards(candidate: Candidate) -> tuple[Gpu, ...]:
 
 
 def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
-    (experts, width), name = shape(candidate), _filename(candidate, gpu)
+    experts, width = shape(candidate)
+    name = config_filename(candidate.engine.name, experts, width, gpu.moe_config_name)
     status = _status(candidate, gpu, name)
     return MoeConfig(file=name, status=status, experts=experts, width=width, device=gpu.name)
-
-
-def _filename(candidate: Candidate, gpu: Gpu) -> str:
-    return config_filename(candidate.engine.name, *shape(candidate), gpu.moe_config_name)
 
 
 def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engine", "missing"]:
@@ -169,7 +170,7 @@ def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engi
 
 def _own(candidate: Candidate, gpu: Gpu) -> MoeConfigFile | None:
     kernel = (*shape(candidate), DTYPE, BLOCK_SHAPE, gpu.name)
-    return best_for(candidate.moe_configs, kernel, candidate.triton)
+    return best_for(candidate.catalogue.moe_configs, kernel, candidate.triton)
 
 
 @functools.cache

@@ -17,26 +17,16 @@ from rigup.planner.memory.weights import weights_of
 from rigup.service import Service
 from rigup.units import GIB
 
-FIRST_LAYERS = MEMORY_OPTIONS["llama.cpp"][CPU_MOE].names
+_FIRST_LAYERS = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
 ALL_LAYERS = ("--cpu-moe", "-cmoe")
 OVERRIDES = ("--override-tensor", "-ot")
-OPTIONS = (*FIRST_LAYERS, *ALL_LAYERS, *OVERRIDES)
+OPTIONS = (*_FIRST_LAYERS.names, *ALL_LAYERS, *OVERRIDES)
 _MATRICES = ("gate", "up", "down")
 # Other tensors of a layer. The plan counts them on the GPU, so no pattern may match them.
 _OTHERS = (
-    "attn_norm.weight",
-    "attn_q.weight",
-    "attn_k.weight",
-    "attn_v.weight",
-    "attn_output.weight",
-    "ffn_norm.weight",
-    "ffn_gate_inp.weight",
-    "ffn_gate.weight",
-    "ffn_up.weight",
-    "ffn_down.weight",
-    "ffn_gate_shexp.weight",
-    "ffn_up_shexp.weight",
-    "ffn_down_shexp.weight",
+    *("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output"),
+    *("ffn_norm", "ffn_gate_inp", "ffn_gate", "ffn_up", "ffn_down"),
+    *("ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp"),
 )
 _MOST_CHARACTERS = 500
 # A quantifier on a group that has one itself can take forever.
@@ -63,9 +53,7 @@ def asked_layers(service: Service, layers: int) -> int:
     """The number of first layers whose experts --n-cpu-moe or --cpu-moe keeps on the host."""
     if any(service.flags.get(name) is True for name in ALL_LAYERS):
         return layers
-    counted = MEMORY_OPTIONS["llama.cpp"][CPU_MOE]
-    given = (counted.value(service.flags.get(name)) for name in FIRST_LAYERS)
-    return min(layers, int(next((number for number in given if number), 0)))
+    return min(layers, int(_FIRST_LAYERS.given(service)))
 
 
 def overrides_of(service: Service, layers: int) -> Overrides:
@@ -97,7 +85,7 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
             patterns.append(re.compile(pattern))
         except re.error as error:
             return Overrides(wrong=f'"{pattern}" is not a regular expression: {error}')
-    for name in (*(f"blk.{layer}.{other}" for layer in range(layers) for other in _OTHERS), "output.weight"):
+    for name in (*(f"blk.{layer}.{other}.weight" for layer in range(layers) for other in _OTHERS), "output.weight"):
         if any(pattern.search(name) for pattern in patterns):
             return Overrides(wrong=f"it moves {name}, and only experts are counted")
     shares = tuple(

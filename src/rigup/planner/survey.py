@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rigup.plan import Finding
@@ -21,13 +21,16 @@ from rigup.units import GIB, MIB
 _MEMORY_SOURCE = "docs/memory.md"
 # Shortfalls of the layout, which make it impossible to apply the rules.
 _SHAPES = ("gpus", "partition", "hosts", "stages")
-_RULES = {
-    "host": "host-memory",
-    "unknown": "host-memory",
-    "gpus": "gpu-count",
-    "partition": "pipeline-partition",
-    "hosts": "world-size",
-    "stages": "pipeline-stages",
+# The rule and the hint, or what makes it, of each kind of shortfall.
+_FINDINGS: dict[str, tuple[str, str | Callable[[Candidate], str]]] = {
+    "weights": ("gpu-memory", for_weights),
+    "context": ("gpu-memory", for_context),
+    "host": ("host-memory", "declare or add host memory, or keep every weight in GPU memory"),
+    "unknown": ("host-memory", "set rig.host_memory_gib"),
+    "gpus": ("gpu-count", for_sizes),
+    "partition": ("pipeline-partition", "leave the variable out: the plan works out a partition that fits"),
+    "stages": ("pipeline-stages", "use a pipeline_parallel no larger than the number of layers"),
+    "hosts": ("world-size", ""),
 }
 
 
@@ -212,16 +215,6 @@ def _offloading(candidate: Candidate, amount: int) -> Candidate:
 
 def memory_finding(shortfall: Shortfall) -> Finding:
     """A shortfall as a finding that refuses."""
-    hint = {
-        "weights": for_weights(shortfall.candidate),
-        "context": for_context(shortfall.candidate),
-        "host": "declare or add host memory, or keep every weight in GPU memory",
-        "unknown": "set rig.host_memory_gib",
-        "gpus": for_sizes(shortfall.candidate),
-        "partition": "leave the variable out: the plan works out a partition that fits",
-        "stages": "use a pipeline_parallel no larger than the number of layers",
-        "hosts": "",
-    }[shortfall.kind]
-    rule = _RULES.get(shortfall.kind, "gpu-memory")
-    source = shortfall.source or _MEMORY_SOURCE
-    return Finding(rule=rule, message=shortfall.message, hint=shortfall.hint or hint, source=source)
+    rule, remedy = _FINDINGS[shortfall.kind]
+    hint = shortfall.hint or (remedy if isinstance(remedy, str) else remedy(shortfall.candidate))
+    return Finding(rule=rule, message=shortfall.message, hint=hint, source=shortfall.source or _MEMORY_SOURCE)

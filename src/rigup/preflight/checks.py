@@ -61,7 +61,7 @@ def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: t
 def _containers(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
     if not any(plan.build and plan.build.method == "image" for plan in plans):
         return
-    from rigup.planner.rules.images import without_quadlet  # imports all rules, which is slow
+    from rigup.planner.rules.host import without_quadlet  # imports all rules, which is slow
 
     if problem := without_quadlet(probe.os):
         yield Finding(rule="host-quadlet", message=problem[0], hint=problem[1])

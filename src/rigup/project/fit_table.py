@@ -36,7 +36,7 @@ class Fit:
         if self.decision is None:
             return None
         candidate = self.decision.candidate
-        return quality_of(candidate.checkpoint, self.model, candidate.qualities)
+        return quality_of(candidate.checkpoint, self.model, candidate.catalogue.qualities)
 
     @property
     def context(self) -> int:
@@ -120,13 +120,13 @@ def fit_of(rig: Rig, model: Model, catalogue: Catalogue, lock: Lock, context: in
     if model.name not in catalogue.checkpoints_by_model:
         return Fit(rig, model, None, "the catalogue has no checkpoint of it")
     service = Service(name="fit", model=model.name)
-    outcome = decide(planning_request(rig, service, catalogue, lock), catalogue, lock, advise=False)
+    outcome = decide(planning_request(rig, service, catalogue, lock), advise=False)
     if not isinstance(outcome, Decision):
         message = outcome.findings[0].message
         return Fit(rig, model, None, message.partition(" on ")[2].partition(": ")[2] or message)
     if outcome.candidate.context < context <= model.context:
         asking = planning_request(rig, service.model_copy(update={"context": context}), catalogue, lock)
-        longer = decide(asking, catalogue, lock, advise=False)
+        longer = decide(asking, advise=False)
         outcome = longer if isinstance(longer, Decision) else outcome
     return Fit(rig, model, outcome)
 

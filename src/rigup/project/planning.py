@@ -112,7 +112,7 @@ def plan_project(
             made[key] = (
                 tuple(Refusal(each.rig, each.service, (finding,)) for each in requests)
                 if finding
-                else decide_all(requests, catalogue, lock)
+                else decide_all(requests)
             )
         for rank, name in enumerate(names):
             found[name] = taking_turns([plan_of(outcome, first.group, names, rank) for outcome in made[key]])
@@ -148,7 +148,7 @@ def plan_host(host: HostEntry, catalogue: Catalogue, lock: Lock) -> tuple[Plan, 
             f"{host.data_path}: rig.hosts_per_service: {host.name} serves together with other hosts",
             "plan them together with rigup plan or rigup apply",
         )
-    outcomes = decide_all(_requests(host, catalogue, lock), catalogue, lock)
+    outcomes = decide_all(_requests(host, catalogue, lock))
     return as_groups(taking_turns([plan_of(outcome, host.group, (host.name,)) for outcome in outcomes]))
 
 
@@ -159,20 +159,18 @@ def plan_service(
 
     advise: as for `decide`.
     """
-    (outcome,) = decide_all([planning_request(rig, service, catalogue, lock)], catalogue, lock, advise)
+    (outcome,) = decide_all([planning_request(rig, service, catalogue, lock)], advise)
     return plan_of(outcome, group, (host,))
 
 
-def decide_all(
-    requests: Sequence[PlanningRequest], catalogue: Catalogue, lock: Lock, advise: bool = True
-) -> tuple[Rendered | Refusal, ...]:
+def decide_all(requests: Sequence[PlanningRequest], advise: bool = True) -> tuple[Rendered | Refusal, ...]:
     """The outcome for each service of one rig; refused are those, too, that ask for what an earlier one has.
 
     advise: as for `decide`.
     """
     found: list[Rendered | Refusal] = []
     for request in requests:
-        decision = decide(request, catalogue, lock, advise)
+        decision = decide(request, advise)
         outcome = rendered(decision) if isinstance(decision, Decision) else decision
         if isinstance(outcome, Rendered):
             earlier = [other.decision for other in found if isinstance(other, Rendered)]

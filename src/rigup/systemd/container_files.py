@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES
 from rigup.catalogue.tools.containers import container_facts
 from rigup.plan import DriverRepository
-from rigup.systemd.driver_files import preferences
+from rigup.systemd.driver_files import preferences, source
 
 REGISTRIES = "/etc/containers/registries.conf.d/50-rigup.conf"
 SOURCE = "/etc/apt/sources.list.d/nvidia-container-toolkit.sources"
@@ -55,16 +55,8 @@ def toolkit_repository(
 def toolkit_files(repository: DriverRepository) -> dict[str, str]:
     """Maps path to text: the apt source with its own signing key, and the pinned version."""
     toolkit = container_facts().toolkit
-    source = (
-        "# Written by rigup\n"
-        "Types: deb\n"
-        f"URIs: {repository.address}\n"
-        "Suites: /\n"
-        f"Architectures: {repository.architecture}\n"
-        f"Signed-By: {KEYRING}\n"
-    )
     held = preferences(
         f"rigup pins NVIDIA's container toolkit to {toolkit.version}",
         {f"{toolkit.package} nvidia-container-toolkit libnvidia-container*": toolkit.version},
     )
-    return {SOURCE: source, PREFERENCES: held}
+    return {SOURCE: source(repository, "/", KEYRING), PREFERENCES: held}

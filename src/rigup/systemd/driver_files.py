@@ -20,29 +20,26 @@ MODULES = "/etc/modules-load.d/rigup-nvidia.conf"
 PIN_PRIORITY = 1001
 
 
-def source(repository: DriverRepository) -> str:
-    """The repository for apt in deb822 format, with its own signing key."""
+def source(repository: DriverRepository, suite: str = "./", keyring: str = KEYRING) -> str:
+    """The repository for apt in deb822 format, with its own signing key. suite: its one folder, with a slash."""
     return (
         "# Written by rigup\n"
         "Types: deb\n"
         f"URIs: {repository.address}\n"
-        "Suites: ./\n"
+        f"Suites: {suite}\n"
         f"Architectures: {repository.architecture}\n"
-        f"Signed-By: {KEYRING}\n"
+        f"Signed-By: {keyring}\n"
     )
 
 
 def driver_files(driver: DriverPlan, packages: DriverPackages) -> dict[str, str]:
     """Maps path to text, for every file that a driver needs besides its packages. "": the file must not exist."""
-    facts = driver_facts()
-    nouveau = "".join(f"blacklist {name}\noptions {name} modeset=0\n" for name in facts.modules.nouveau)
+    blocked = driver_facts().modules.nouveau
+    nouveau = "".join(f"blacklist {name}\noptions {name} modeset=0\n" for name in blocked)
     modules = "".join(f"{name}\n" for name in packages.modules)
     return {
-        DRIVER_PREFERENCES: preferences(
-            f"rigup.lock pins NVIDIA's driver to {driver.version}",
-            {" ".join(facts.held.patterns): driver.version},
-        ),
-        UNATTENDED_UPGRADES: _unattended_upgrades(facts.held.upgrades),
+        DRIVER_PREFERENCES: _held(driver),
+        UNATTENDED_UPGRADES: _unattended_upgrades(),
         BLACKLIST: f"# Written by rigup: keeps nouveau off the cards, which NVIDIA's driver needs\n{nouveau}",
         MODULES: f"# Written by rigup: the NVLink subnet manager needs these\n{modules}" if modules else "",
     }
@@ -50,14 +47,10 @@ def driver_files(driver: DriverPlan, packages: DriverPackages) -> dict[str, str]
 
 def container_files(driver: DriverPlan) -> dict[str, str]:
     """Maps path to text, for a container, which uses the modules of its host: none may come with a package."""
-    facts = driver_facts()
-    never = f"Package: {' '.join(facts.packages.modules)}\nPin: version *\nPin-Priority: -1\n"
-    held = preferences(
-        f"rigup.lock pins NVIDIA's driver to {driver.version}", {" ".join(facts.held.patterns): driver.version}
-    )
+    never = f"Package: {' '.join(driver_facts().packages.modules)}\nPin: version *\nPin-Priority: -1\n"
     return {
-        DRIVER_PREFERENCES: f"Explanation: a container uses the kernel modules of its host\n{never}\n{held}",
-        UNATTENDED_UPGRADES: _unattended_upgrades(facts.held.upgrades),
+        DRIVER_PREFERENCES: f"Explanation: a container uses the kernel modules of its host\n{never}\n{_held(driver)}",
+        UNATTENDED_UPGRADES: _unattended_upgrades(),
     }
 
 
@@ -75,8 +68,13 @@ def preferences(why: str, versions: Mapping[str, str]) -> str:
     return f"Explanation: {why}\n" + "\n".join(stanzas)
 
 
-def _unattended_upgrades(patterns: tuple[str, ...]) -> str:
-    listed = "".join(f'  "{pattern}";\n' for pattern in patterns)
+def _held(driver: DriverPlan) -> str:
+    patterns = " ".join(driver_facts().held.patterns)
+    return preferences(f"rigup.lock pins NVIDIA's driver to {driver.version}", {patterns: driver.version})
+
+
+def _unattended_upgrades() -> str:
+    listed = "".join(f'  "{pattern}";\n' for pattern in driver_facts().held.upgrades)
     return (
         "// Written by rigup: upgrading a loaded driver stops every GPU of the machine\n"
         f"Unattended-Upgrade::Package-Blacklist {{\n{listed}}};\n"

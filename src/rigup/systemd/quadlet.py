@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from rigup.layout import service_cache, service_folder, weights_folder
 from rigup.plan import BoundPlan
-from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key
+from rigup.systemd.api_key import CREDENTIAL_NAME, wants_key, wrapped
 from rigup.systemd.draining import stop_lines, stop_seconds
-from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.port_guard import start_lines
 from rigup.systemd.quoting import command_line, unit_file
 from rigup.systemd.service import caches, unit, unit_section

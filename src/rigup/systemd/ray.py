@@ -6,7 +6,6 @@ A host has one unit, not two, so that engine and Ray restart together and a rele
 from __future__ import annotations
 
 from rigup.layout import PROGRAMS
-from rigup.node import address_of
 from rigup.plan import BoundPlan
 from rigup.units import GIB
 
@@ -32,58 +31,46 @@ def with_ray(plan: BoundPlan, build_folder: str, engine: tuple[str, ...]) -> tup
 
     engine: the head's whole command. Contains tokens where the plan does not have addresses yet.
     """
-    runs = (f"{build_folder}/bin/python", "-I", PROGRAM)
+    runs, ray = (f"{build_folder}/bin/python", "-I", PROGRAM), _ray_words(plan, build_folder)
     if plan.rank:
-        return (*runs, "worker", head_of(plan), "--", *ray_words(plan, build_folder))
-    hosts = hosts_of(plan)
-    return (
-        *runs,
-        "head",
-        head_of(plan),
-        str(JOIN_SECONDS),
-        *hosts,
-        "--",
-        *ray_words(plan, build_folder),
-        "--",
-        *engine,
-    )
+        return (*runs, "worker", _head_of(plan), "--", *ray)
+    return (*runs, "head", _head_of(plan), str(JOIN_SECONDS), *_hosts_of(plan), "--", *ray, "--", *engine)
 
 
 def question(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
     """The command that lists, on the head, the hosts that are not in the cluster."""
-    return (f"{build_folder}/bin/python", "-I", PROGRAM, "nodes", head_of(plan), *hosts_of(plan))
+    return (f"{build_folder}/bin/python", "-I", PROGRAM, "nodes", _head_of(plan), *_hosts_of(plan))
 
 
-def ray_words(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
+def _ray_words(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
     """`ray start` on this host. The kernel chooses the ports that rigup does not name, so that they are free."""
-    own = plan.nodes[plan.rank].address or address_of(plan.rank)
     role = (
-        ("--head", f"--port={port_of(plan)}", "--dashboard-host=127.0.0.1", "--disable-usage-stats")
+        ("--head", f"--port={_port_of(plan)}", "--dashboard-host=127.0.0.1", "--disable-usage-stats")
         if plan.rank == 0
-        else (f"--address={head_of(plan)}",)
+        else (f"--address={_head_of(plan)}",)
     )
     return (
         f"{build_folder}/bin/ray",
         "start",
         *role,
         "--block",
-        f"--node-ip-address={own}",
+        f"--node-ip-address={plan.addresses[plan.rank]}",
         "--min-worker-port=0",
         "--max-worker-port=0",
         f"--num-gpus={len(plan.memory) if plan.rig.gpus else 0}",
     )
 
 
-def head_of(plan: BoundPlan) -> str:
+def _head_of(plan: BoundPlan) -> str:
     """The address and port at which the head's Ray waits for workers."""
-    return f"{plan.nodes[0].address or address_of(0)}:{port_of(plan)}"
+    return f"{plan.addresses[0]}:{_port_of(plan)}"
 
 
-def port_of(plan: BoundPlan) -> int:
+def _port_of(plan: BoundPlan) -> int:
     """The port of the head's Ray."""
     return next(peer.port for peer in plan.peer_ports if peer.purpose == "ray")
 
 
-def hosts_of(plan: BoundPlan) -> tuple[str, ...]:
+def _hosts_of(plan: BoundPlan) -> tuple[str, ...]:
     """Every host, as NAME=ADDRESS."""
-    return tuple(f"{node.host}={node.address or address_of(rank)}" for rank, node in enumerate(plan.nodes))
+    return tuple(f"{node.host}={address}" for node, address in zip(plan.nodes, plan.addresses, strict=True))

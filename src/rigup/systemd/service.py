@@ -6,20 +6,28 @@ import hashlib
 
 from rigup.layout import WEIGHTS, service_cache, service_folder, stopped_file
 from rigup.plan import BoundPlan
-from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key
+from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key, wrapped
 from rigup.systemd.draining import stop_lines, stop_seconds
-from rigup.systemd.key_wrapper import wrapped
 from rigup.systemd.nftables import is_closed, load, unload
 from rigup.systemd.port_guard import closing_unit, is_guarded, start_lines
 from rigup.systemd.presets import preset_lines
 from rigup.systemd.quoting import command_line, environment_line, plain_text, unit_file
 from rigup.systemd.ray import VARIABLES, with_ray
 from rigup.systemd.run_together import watched
-from rigup.systemd.visible_gpus import with_its_gpus
 
 # Linux allows 32 bytes for a user name, systemd one less.
 LONGEST_USER = 31
 SYSTEM_CALLS = "@system-service"
+
+# CUDA and llama.cpp accept UUIDs. SGLang 0.5.23 parses CUDA_VISIBLE_DEVICES as integers when it looks for NVLink
+# (distributed/device_communicators/custom_all_reduce_utils.py); vLLM did up to at least 0.20 (its issues 20939, 41848).
+_BY_INDEX = ("vllm", "sglang")
+
+FIND_INDICES = (
+    'set -eu; found=""; for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , " "); do '
+    'index=$(nvidia-smi --id="$gpu" --query-gpu=index --format=csv,noheader); found="$found,$index"; done; '
+    'CUDA_VISIBLE_DEVICES="${found#,}"; export CUDA_VISIBLE_DEVICES; exec "$0" "$@"'
+)
 
 SANDBOX = (
     "NoNewPrivileges=yes",
@@ -95,7 +103,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         words = wrapped(plan.build.engine, words, swaps=bool(plan.members))
     if plan.on_ray:
         words = with_ray(plan, build_folder, words)
-    words = watched(plan, with_its_gpus(plan, words))
+    words = watched(plan, _with_its_gpus(plan, words))
     home = service_cache(plan.service.name, build_folder.rpartition("/")[2])
     variables = {**caches(plan, home), **(VARIABLES if plan.on_ray else {}), **plan.environment}
     return (
@@ -118,6 +126,14 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         "StandardError=journal",
         f"SyslogIdentifier=rigup-{plan.service.name}",
     )
+
+
+def _with_its_gpus(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Behind a shell that looks up the GPUs' indices at the engine's start; unchanged if the engine accepts UUIDs."""
+    assert plan.build is not None
+    if not plan.gpu_uuids or plan.build.engine not in _BY_INDEX:
+        return words
+    return ("/bin/sh", "-c", FIND_INDICES, *words)
 
 
 def caches(plan: BoundPlan, home: str) -> dict[str, str]:
@@ -172,15 +188,13 @@ def _sandbox(plan: BoundPlan) -> tuple[str, ...]:
         lines += ["DevicePolicy=closed", "DeviceAllow=char-nvidia* rw"]
         if plan.nodes:
             lines += ["DeviceAllow=char-infiniband_verbs rw"]  # NCCL opens it for RDMA
-        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
-        return tuple(lines)
-    lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
-    if plan.build.engine == "llama.cpp":
-        lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
-        if is_loopback(plan.service.listen) and not plan.nodes:
-            lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
     else:
-        lines += ["RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX"]
+        lines += ["PrivateDevices=yes", "PrivateUsers=yes"]
+    if plan.rig.gpus or plan.build.engine != "llama.cpp":
+        return (*lines, "RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX")
+    lines += ["MemoryDenyWriteExecute=yes", "RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX"]
+    if is_loopback(plan.service.listen) and not plan.nodes:
+        lines += ["IPAddressDeny=any", "IPAddressAllow=localhost"]
     return tuple(lines)
 
 

@@ -18,7 +18,7 @@ def planned(gpus: object, hosts: int, service: dict[str, Any], **rig: Any) -> tu
     read = read_rig({"gpus": gpus, "hosts_per_service": hosts, **rig}, FILE, catalogue())
     (wanted,) = read_services({"chat": service}, FILE, read)
     names = [f"h{number}" for number in range(hosts)]
-    (outcome,) = decide_all([planning_request(read, wanted, catalogue(), Lock())], catalogue(), Lock())
+    (outcome,) = decide_all([planning_request(read, wanted, catalogue(), Lock())])
     return tuple(plan_of(outcome, "group", names, rank) for rank in range(hosts))
 
 

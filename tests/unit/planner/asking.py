@@ -53,7 +53,7 @@ def decided(
     gpus: object, service: dict[str, Any], host_memory_gib: float | None = None, lock: Lock | None = None
 ) -> Plan:
     """The plan of one service on a rig of these GPUs, or its refusal."""
-    (outcome,) = decide_all([request(gpus, service, host_memory_gib, lock)], catalogue(), lock or Lock())
+    (outcome,) = decide_all([request(gpus, service, host_memory_gib, lock)])
     return plan_of(outcome, "group", ("host",))
 
 
@@ -65,7 +65,7 @@ def side_by_side(
         {"gpus": gpus} | ({"host_memory_gib": host_memory_gib} if host_memory_gib else {}), FILE, catalogue()
     )
     requests = [planning_request(rig, one, catalogue(), Lock(), FILE) for one in read_services(services, FILE, rig)]
-    return tuple(plan_of(outcome, "group", ("gpu1",)) for outcome in decide_all(requests, catalogue(), Lock()))
+    return tuple(plan_of(outcome, "group", ("gpu1",)) for outcome in decide_all(requests))
 
 
 def decision(
@@ -76,7 +76,7 @@ def decision(
     host_memory: str | None = None,
 ) -> Decision:
     """What is decided; fails if it is refused."""
-    found = decide(request(gpus, service, host_memory_gib, lock, host_memory), catalogue(), lock or Lock())
+    found = decide(request(gpus, service, host_memory_gib, lock, host_memory))
     assert isinstance(found, Decision), found.findings
     return found
 

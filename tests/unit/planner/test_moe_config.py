@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rigup.artifacts import LockedEnvironment
+from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.lock import Lock
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import (
@@ -19,17 +21,20 @@ from rigup.planner.moe_config import (
 )
 from rigup.planner.rules import check
 from tests.tuned_kernels import file_of, kernel
-from tests.unit.planner.rules.builder import MAX_Q, candidate
+from tests.unit.planner.rules.builder import CATALOGUE, MAX_Q, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
 MAX_Q_FILE = "NVIDIA_RTX_PRO_6000_Blackwell_Max-Q_Workstation_Edition,dtype=fp8_w8a8"
 FILE = file_of(kernel())
 
 
-def eight(engine: str = "vllm", version: str | None = None, **changes: Any) -> Candidate:
+def eight(
+    engine: str = "vllm", version: str | None = None, moe_configs: tuple[MoeConfigFile, ...] = (FILE,), **changes: Any
+) -> Candidate:
     """Eight cards with whole experts, and a tuned kernel for them."""
     parallel = {"tensor": 8, "expert": 8}
-    return candidate(f"8x {MAX_Q}", FP8, engine, version, parallel=parallel, **{"moe_configs": (FILE,), **changes})
+    catalogue = replace(CATALOGUE, moe_configs=moe_configs)
+    return candidate(f"8x {MAX_Q}", FP8, engine, version, parallel=parallel, catalogue=catalogue, **changes)
 
 
 def warned(asked: Candidate) -> dict[str, str]:
@@ -96,12 +101,16 @@ def test_cards_of_two_kinds_want_a_file_each() -> None:
     rig = {"gpus": [MAX_Q, "RTX PRO 6000 Blackwell Workstation Edition"]}
     parallel = {"pipeline": 2}
     one = file_of(kernel(experts=256))
-    asked = candidate("", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), moe_configs=(one,))
+    asked = candidate(
+        "", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), catalogue=replace(CATALOGUE, moe_configs=(one,))
+    )
     found = moe_config(asked)
     assert found is not None and found.status == "missing"
     assert "device_name=NVIDIA_RTX_PRO_6000_Blackwell_Workstation_Edition" in found.file
     other = file_of(kernel(experts=256, device="NVIDIA RTX PRO 6000 Blackwell Workstation Edition"), "ws.toml")
-    both = candidate("", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), moe_configs=(one, other))
+    both = candidate(
+        "", FP8, rig=rig, parallel=parallel, gpu_indices=(0, 1), catalogue=replace(CATALOGUE, moe_configs=(one, other))
+    )
     assert [file.path for file in used_files(both)] == ["max-q.toml", "ws.toml"]
 
 

@@ -39,7 +39,7 @@ def test_every_model_is_there_as_the_planner_decides_it(two_3090: tuple[fit_tabl
     assert [fit.model.name for fit in two_3090] == [model.name for model in CATALOGUE.models]
     for fit in two_3090:
         request = planning_request(fit.rig, Service(name="fit", model=fit.model.name), CATALOGUE, LOCK)
-        outcome = decide(request, CATALOGUE, LOCK)
+        outcome = decide(request)
         if isinstance(outcome, Decision):
             assert fit.decision is not None
             assert fit.decision.candidate == outcome.candidate
@@ -52,7 +52,7 @@ def test_every_model_is_there_as_the_planner_decides_it(two_3090: tuple[fit_tabl
 
 def test_a_refusal_without_advice_has_the_same_reasons() -> None:
     request = planning_request(rig("2x RTX 3090"), Service(name="fit", model="gpt-oss-120b"), CATALOGUE, LOCK)
-    told, short = decide(request, CATALOGUE, LOCK), decide(request, CATALOGUE, LOCK, advise=False)
+    told, short = decide(request), decide(request, advise=False)
     assert not isinstance(told, Decision) and not isinstance(short, Decision)
     assert [(found.rule, found.message) for found in short.findings] == [
         (found.rule, found.message) for found in told.findings

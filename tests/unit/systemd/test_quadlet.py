@@ -12,7 +12,7 @@ from rigup.catalogue.tools.containers import container_facts
 from rigup.lock import Lock, LockedCheckpoint, LockedFile
 from rigup.plan import BoundPlan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
-from rigup.planner.rules import images
+from rigup.planner.rules import host
 from rigup.project.planning import plan_service
 from rigup.systemd.quadlet import quadlet, service_file
 from tests.golden.golden import assert_golden
@@ -150,8 +150,8 @@ def test_a_podman_without_quadlet_is_refused_by_name(os: str, there: str) -> Non
 def test_an_image_that_nobody_publishes_is_refused() -> None:
     asked = candidate("4x B200", FP8, "vllm", "0.20.2")
     bare = asked.release.model_copy(update={"images": ()})
-    (finding,) = images.image(replace(asked, build="image", release=bare))
+    (finding,) = host.image(replace(asked, build="image", release=bare))
     assert finding.message == "the catalogue has no image of vLLM 0.20.2 for GPUs"
     assert finding.hint == 'leave build out, which means "wheel", or add it to the engine\'s file'
-    assert images.image(replace(asked, build="image")) == ()
-    assert images.image(replace(asked, release=bare)) == ()
+    assert host.image(replace(asked, build="image")) == ()
+    assert host.image(replace(asked, release=bare)) == ()

@@ -8,8 +8,7 @@ from rigup.planner.attempts import fit_context
 from rigup.planner.candidate import Candidate
 from rigup.planner.choice import with_largest_context
 from rigup.planner.drafting.draft import Draft, usual_tokens
-from rigup.planner.memory.draft_weights import built_in_bytes
-from rigup.planner.memory.loading import draft_of
+from rigup.planner.memory.loading import built_in_bytes, draft_of
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.rules import is_refused
 from rigup.units import MIB, bytes_text

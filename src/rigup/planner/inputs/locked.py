@@ -1,4 +1,4 @@
-"""What the lock adds to a request: the real sizes of a checkpoint's files, and the memory that the driver reserves."""
+"""What the lock adds to a request: the real sizes of a checkpoint's files, and the engine versions that it chose."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.errors import InputError
 from rigup.lock import Lock, LockedCheckpoint
-from rigup.planner.abilities import loads
-from rigup.planner.driver import driver_plan, driver_reserve
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.names import ResolvedNames, resolve
-from rigup.planner.moe_config import triton_version
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -22,31 +19,8 @@ _WEIGHT_FILES = (".gguf", ".safetensors")
 
 def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, path: str = "") -> PlanningRequest:
     """The planner's request for a service on a rig under a lock. Raises InputError as `resolve` does."""
-    resolved = with_locked_sizes(resolve(service, rig, with_chosen_versions(catalogue, lock), path), lock)
-    triton: dict[tuple[str, str], str | None] = {
-        (entry.engine, entry.version): triton_version(entry) for entry in lock.environments if entry.variant == "cuda"
-    }
-    known, driver = catalogue.moe_configs, driver_plan(rig, lock)
-    reserve, lists = driver_reserve(rig, lock), catalogue.name_lists
-    known_sizes = (
-        entry.bytes
-        for entry in catalogue.checkpoints_by_model.get(resolved.model.name, ())
-        if any(loads(entry, release) for _, release in resolved.engines)
-    )
-    return PlanningRequest(
-        rig,
-        service,
-        resolved,
-        reserve,
-        known,
-        triton,
-        driver is not None,
-        lists,
-        catalogue.overheads,
-        catalogue.engines,
-        catalogue.qualities,
-        min(known_sizes, default=0),
-    )
+    resolved = resolve(service, rig, with_chosen_versions(catalogue, lock), path)
+    return PlanningRequest(rig, service, with_locked_sizes(resolved, lock), catalogue, lock)
 
 
 def with_chosen_versions(catalogue: Catalogue, lock: Lock) -> Catalogue:

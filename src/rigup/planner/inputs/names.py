@@ -88,34 +88,33 @@ def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[Ch
         found = tuple(entry for entry in catalogue.checkpoints if entry.location == location)
         if not found:
             raise NotInCatalogue(f"{where}.checkpoint", "", service.quant, location)
-        _check_model(service, found[0], where)
     elif service.checkpoint is not None:
-        found = tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == service.checkpoint.lower())
+        found = _in_repo(service.checkpoint, catalogue)
         if not found:
             raise InputError(
                 f"{where}.checkpoint: unknown checkpoint {quoted(service.checkpoint)}",
                 suggestion(service.checkpoint, {entry.repo for entry in catalogue.checkpoints})
                 + "; or add your own: ten lines in catalogue/checkpoints/",
             )
-        _check_model(service, found[0], where)
     elif named := REPOSITORY.fullmatch(service.model or ""):
         return _of_repo(named["repo"], named["quant"] or service.quant, catalogue, where)
     else:
-        found = _checkpoints_of_model(service.model or "", catalogue, where)
+        return _of_quant(_checkpoints_of_model(service.model or "", catalogue, where), service.quant, where)
+    if service.model is not None and found[0].model.lower() != service.model.lower():
+        raise InputError(
+            f"{where}.checkpoint: {found[0].repo} holds {found[0].model}, not {service.model}",
+            "name the model or the checkpoint, not both",
+        )
     return _of_quant(found, service.quant, where)
 
 
-def _check_model(service: Service, checkpoint: CheckpointEntry, where: str) -> None:
-    if service.model is not None and checkpoint.model.lower() != service.model.lower():
-        raise InputError(
-            f"{where}.checkpoint: {checkpoint.repo} holds {checkpoint.model}, not {service.model}",
-            "name the model or the checkpoint, not both",
-        )
+def _in_repo(repo: str, catalogue: Catalogue) -> tuple[CheckpointEntry, ...]:
+    return tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == repo.lower())
 
 
 def _of_repo(repo: str, quant: str | None, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
     """The checkpoints of a repository that a service names in place of a model."""
-    found = tuple(entry for entry in catalogue.checkpoints if entry.repo.lower() == repo.lower())
+    found = _in_repo(repo, catalogue)
     if quant is not None:
         found = tuple(entry for entry in found if entry.quant.lower() == quant.lower())
     if not found:

@@ -15,12 +15,10 @@ from rigup.catalogue.gpu_names import matching, nearest, short_name
 from rigup.errors import InputError
 from rigup.node import Network
 from rigup.plain_values import quoted
-from rigup.planner.inputs.speculative import read_speculative
-from rigup.planner.inputs.swap import check_swap
 from rigup.planner.inputs.validation import check_keys, validated
 from rigup.planner.multinode.ports import JOIN_PORTS_ABOVE, join_port, watch_port
 from rigup.rig import SUPPORTED_OS, Gpu, HostMemory, Rig, RigInput
-from rigup.service import FlagValue, Service, location_of
+from rigup.service import FlagValue, Service, Speculative, location_of
 
 _COUNTED = re.compile(r"^\s*([0-9]{1,9})\s*[x*]\s*(.+)$", re.IGNORECASE)
 _MOST_GPUS = 64
@@ -29,6 +27,19 @@ _RIG_EXAMPLE = 'write it like rig = {"gpus": "4x RTX 3090"}'
 _MEMORY_EXAMPLE = 'write it like "8x DDR5-4800", with as many channels as have a module'
 _SUBNET_EXAMPLE = 'write it like "192.168.100.0/24"'
 _SERVICES_EXAMPLE = 'write it like services = {"chat": {"model": "MiniMax-M2.5"}}'
+_SPECULATIVE_EXAMPLE = 'write "mtp", or a table like {"kind": "draft", "model": "Qwen/Qwen3-0.6B", "tokens": 3}'
+# What services that take turns (`swap`) must have in common, because one process serves all of them.
+_IN_COMMON = (
+    "listen",
+    "port",
+    "api_key_file",
+    "gpus",
+    "version",
+    "build",
+    "quick_build",
+    "drain_timeout",
+    "environment",
+)
 
 
 def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
@@ -150,7 +161,7 @@ def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Serv
     services = tuple(_read_service(name, value, path) for name, value in data.items())
     enabled = tuple(service for service in services if service.enabled)
     _check_ports(enabled, path)
-    check_swap(services, path)
+    _check_swap(services, path)
     if rig is not None and rig.hosts_per_service > 1:
         _check_join_ports(enabled, path)
     return services
@@ -175,7 +186,7 @@ def _read_service(name: object, value: object, path: str) -> Service:
     check_keys(value, Service, where)
     if "model" not in value and "checkpoint" not in value:
         raise InputError(f'{where}: neither "model" nor "checkpoint" is set', _SERVICES_EXAMPLE)
-    drafting = read_speculative(value.get("speculative"), f"{where}.speculative")
+    drafting = _read_speculative(value.get("speculative"), f"{where}.speculative")
     service = validated(Service, {**value, "speculative": None, "name": name}, where)
     service = service.model_copy(update={"speculative": drafting})
     service = service.model_copy(update={"flags": normalize_flags(service.flags, where)})
@@ -193,6 +204,25 @@ def _read_service(name: object, value: object, path: str) -> Service:
                 "use letters, digits and underscores",
             )
     return service
+
+
+def _read_speculative(value: object, where: str) -> Speculative | None:
+    """What drafts tokens; None for None and False. Raises InputError, whose message begins with the path."""
+    if value is None or value is False:
+        return None
+    if isinstance(value, str):
+        value = {"kind": value}
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: must be text or a table, not {quoted(value)}", _SPECULATIVE_EXAMPLE)
+    check_keys(value, Speculative, where)
+    if "kind" not in value:
+        raise InputError(f"{where}.kind: missing", _SPECULATIVE_EXAMPLE)
+    found = validated(Speculative, value, where)
+    if found.kind == "mtp" and (named := next((key for key in ("model", "quant") if getattr(found, key)), None)):
+        raise InputError(f"{where}.{named}: MTP layers are in the checkpoint itself", "leave it out")
+    if found.kind != "mtp" and not found.model:
+        raise InputError(f"{where}.model: missing", _SPECULATIVE_EXAMPLE)
+    return found
 
 
 def normalize_flags(flags: dict[str, FlagValue], where: str) -> dict[str, FlagValue]:
@@ -261,3 +291,27 @@ def _check_join_ports(services: tuple[Service, ...], path: str) -> None:
                 "choose another port for one of them",
             )
         taken[port] = f"the head of {service.name}"
+
+
+def _check_swap(services: tuple[Service, ...], path: str) -> None:
+    """Raises InputError, whose message begins with `<path>: services.<name>.<key>`, for what takes no turns."""
+    group = [service for service in services if service.swap]
+    if len(group) == 1:
+        raise InputError(
+            f"{path}: services.{group[0].name}.swap: no other service takes turns with it",
+            'write "swap": True in another service, too, or leave it out',
+        )
+    for service in group[1:]:
+        first = group[0]
+        for key in _IN_COMMON:
+            mine, theirs = getattr(service, key), getattr(first, key)
+            if mine != theirs:
+                raise InputError(
+                    f"{path}: services.{service.name}.{key}: {_said(mine)} differs from the {_said(theirs)} of "
+                    f"{first.name}, with which it takes turns",
+                    f"give both the same {key}",
+                )
+
+
+def _said(value: object) -> str:
+    return "default" if value is None else quoted(list(value) if isinstance(value, tuple) else value)

@@ -33,18 +33,12 @@ _LIMITS = {
 }
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to this one; None if none is."""
-    folded = {item.lower(): item for item in known}
-    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    return folded[found[0]] if found else None
-
-
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown name: the nearest known one, or all of them."""
     names = sorted(known)
-    near = closest(name, names)
-    return f'try "{near}"' if near else f"choose from: {', '.join(names)}"
+    folded = {item.lower(): item for item in names}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return f'try "{folded[near[0]]}"' if near else f"choose from: {', '.join(names)}"
 
 
 def check_keys(data: dict[Any, Any], noun: type[Frozen], where: str) -> None:

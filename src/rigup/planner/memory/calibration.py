@@ -8,19 +8,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rigup.catalogue.overheads import MeasuredOverhead
 from rigup.plan import Parallel
+from rigup.service import EngineName
 
 LEAST_STARTS = 3
 # Beyond the most that was measured: what grows under load, and logs that are rounded to hundredths of a GiB.
 MARGIN = 0.10
 LEAST_MARGIN_MIB = 128
-
-Engine = Literal["vllm", "sglang", "llama.cpp"]
 
 
 class _RecordModel(BaseModel):
@@ -64,7 +63,7 @@ class StartRecord(_RecordModel):
     host: str
     service: str
     when: str
-    engine: Engine
+    engine: EngineName
     version: str
     parallel: Parallel
     fraction: float | None = None
@@ -73,7 +72,7 @@ class StartRecord(_RecordModel):
     gpus: tuple[StartedGpu, ...] = Field(min_length=1)
 
 
-Kind = tuple[Engine, str, str, int, Parallel]
+Kind = tuple[EngineName, str, str, int, Parallel]
 
 
 @dataclass(frozen=True)
@@ -131,13 +130,12 @@ class Calibration:
             f"measured on {self.starts} starts, {when}: at most {self.needed_mib:,} MiB, plus "
             f"{self.wanted_mib - self.needed_mib:,} MiB of margin"
         )
-        sizes = parallel.model_dump()
         return MeasuredOverhead(
             engine=engine,
             version=version,
             gpu=gpu,
             gpus=gpus,
-            **sizes,
+            **parallel.model_dump(),
             runtime_mib=self.wanted_mib,
             sources={"runtime_mib": source},
         )
@@ -180,23 +178,26 @@ def _calibration(kind: Kind, starts: Sequence[StartRecord]) -> Calibration:
         used.append(start)
         needs += [runtime_needed(start, gpu) for gpu in gpus]
     needed = math.ceil(max(0.0, *needs)) if needs else None
-    enough = needed is not None and len(used) >= LEAST_STARTS
+    enough = len(used) >= LEAST_STARTS
     said = f"{len(used)} start{'s' if len(used) != 1 else ''} of this kind, but {LEAST_STARTS} are needed"
-    pairs = [gpu for start in used or starts for gpu in start.gpus if gpu.name == kind[2]]
+    shown = used or starts
+    pairs = [gpu for start in shown for gpu in start.gpus if gpu.name == kind[2]]
+    total = _compared(pairs, lambda gpu: gpu.planned_mib, lambda gpu: gpu.measured_mib)
+    assert total is not None
     return Calibration(
-        kind,
-        len(used),
-        starts[0].when[:10] if not used else used[0].when[:10],
-        starts[-1].when[:10] if not used else used[-1].when[:10],
-        _compared(pairs, lambda gpu: gpu.weights_mib, lambda gpu: gpu.parts.weights_mib),
-        _compared(pairs, lambda gpu: gpu.kv_cache_mib, lambda gpu: gpu.parts.kv_cache_mib),
-        _compared(pairs, lambda gpu: gpu.overhead_mib, _overhead_of(kind[0])),
-        _total(pairs),
-        starts[-1].runtime_mib,
-        needed,
-        with_margin(needed) if enough and needed is not None else None,
-        "" if enough else said,
-        tuple(left_out),
+        kind=kind,
+        starts=len(used),
+        first=shown[0].when[:10],
+        last=shown[-1].when[:10],
+        weights=_compared(pairs, lambda gpu: gpu.weights_mib, lambda gpu: gpu.parts.weights_mib),
+        kv_cache=_compared(pairs, lambda gpu: gpu.kv_cache_mib, lambda gpu: gpu.parts.kv_cache_mib),
+        overhead=_compared(pairs, lambda gpu: gpu.overhead_mib, _overhead_of(kind[0])),
+        total=total,
+        runtime_mib=starts[-1].runtime_mib,
+        needed_mib=needed,
+        wanted_mib=with_margin(needed) if enough and needed is not None else None,
+        why_not="" if enough else said,
+        left_out=tuple(left_out),
     )
 
 
@@ -246,7 +247,7 @@ def _cache(start: StartRecord, gpu: StartedGpu) -> float:
     return min(said, gpu.kv_cache_mib) if start.engine == "llama.cpp" else said
 
 
-def _overhead_of(engine: Engine) -> Callable[[StartedGpu], float | None]:
+def _overhead_of(engine: EngineName) -> Callable[[StartedGpu], float | None]:
     """What is in use beside weights and KV cache. llama.cpp's may be taken as planned where its log is silent."""
 
     def overhead(gpu: StartedGpu) -> float | None:
@@ -257,12 +258,6 @@ def _overhead_of(engine: Engine) -> Callable[[StartedGpu], float | None]:
         return None if weights is None or cache is None else gpu.measured_mib - weights - cache
 
     return overhead
-
-
-def _total(gpus: Sequence[StartedGpu]) -> Comparison:
-    found = _compared(gpus, lambda gpu: gpu.planned_mib, lambda gpu: gpu.measured_mib)
-    assert found is not None
-    return found
 
 
 def _compared(

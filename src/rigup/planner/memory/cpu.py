@@ -6,10 +6,8 @@ import math
 
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.draft_weights import draft_weights
-from rigup.planner.memory.kv_cache import layer_caches
-from rigup.planner.memory.loading import draft_attention, loads_vision, state_blocks
+from rigup.planner.memory.kv_cache import CachePool, layer_caches
+from rigup.planner.memory.loading import draft_attention, draft_weights, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
@@ -22,13 +20,11 @@ CPU_BLOCK_TOKENS = 128
 
 def place_on_cpu(candidate: Candidate) -> Placement:
     """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
-    model, tensor = candidate.model, candidate.parallel.tensor
+    model, tensor, shards = candidate.model, candidate.parallel.tensor, candidate.expert_shards
     weights = weights_of(candidate.checkpoint, model)
-    held = (weights.embedding + weights.head) / tensor + rank_totals(
-        candidate.checkpoint, model, tensor, tensor, candidate.expert_shards
-    )[-1]
+    layers = rank_totals(candidate.checkpoint, model, tensor, tensor, shards)[-1]
+    held = (weights.embedding + weights.head) / tensor + layers
     held += (weights.vision if loads_vision(candidate) else 0.0) + draft_weights(candidate)
-    shards = candidate.expert_shards
     activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
     activations += sampler("vllm", candidate.version, model, candidate.sequences)
     cache = cache_gib(candidate) * GIB

@@ -15,7 +15,8 @@ _ASSUMED_HOST_GIB = 4
 _SYSTEM_PART = 0.05
 _LEAST_SYSTEM_MIB = 512
 # llama-server b11434 --help: --cache-ram, the prompts that it remembers in host memory; -1 is no limit.
-PROMPT_CACHE_OPTIONS = ("--cache-ram", "-cram")
+_PROMPT_CACHE = MEMORY_OPTIONS["llama.cpp"][PROMPT_CACHE]
+PROMPT_CACHE_OPTIONS = _PROMPT_CACHE.names
 PROMPT_CACHE_MIB = 8192
 # The part of a host's memory that rigup gives such a cache at most, so that other services have room: a judgement.
 _PROMPT_CACHE_PART = 1 / 8
@@ -92,7 +93,7 @@ def prompt_cache_mib(candidate: Candidate) -> int | None:
         return None
     for name in PROMPT_CACHE_OPTIONS:
         if name in candidate.service.flags:
-            asked = MEMORY_OPTIONS["llama.cpp"][PROMPT_CACHE].value(candidate.service.flags[name])
+            asked = _PROMPT_CACHE.value(candidate.service.flags[name])
             return int(asked) if asked is not None and asked >= 0 else PROMPT_CACHE_MIB
     total = total_mib(candidate)
     if total is None:

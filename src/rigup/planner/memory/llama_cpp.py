@@ -26,7 +26,6 @@ from rigup.planner.memory.overhead import (
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.weights import Weights, weights_of
-from rigup.rig import Gpu
 
 
 def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
@@ -48,14 +47,17 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
         kept = sum(caches) + draft.cache
         host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
-    overheads = [candidate.runtime_bytes + candidate.driver_bytes + compute] * len(rooms)
+    overheads = [candidate.runtime.total + candidate.driver_bytes + compute] * len(rooms)
     overheads[-1] += logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
     output = (weights.head or weights.embedding) + draft.weights
-    usable = [room * (1 - _reserve(gpu)) for room, gpu in zip(rooms, candidate.gpus, strict=True)]
+    reserves = (UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE for gpu in candidate.gpus)
+    usable = [room * (1 - reserve) for room, reserve in zip(rooms, reserves, strict=True)]
     free = [room - overhead for room, overhead in zip(usable, overheads, strict=True)]
     free[-1] -= output + draft.cache
-    layers = _layer_weights(candidate, weights)
+    # Without the part of its experts that is on the host.
+    shares = candidate.host_expert_shares
+    layers = [layer.total - share * layer.experts for layer, share in zip(weights.layers, shares, strict=True)]
     counts = partition([layer + cache for layer, cache in zip(layers, caches, strict=True)], free)
     if counts is None:
         return _lacking(layers, caches, free)
@@ -111,16 +113,6 @@ def _drafted(candidate: Candidate, weights: Weights, tokens: int) -> _Drafted:
     buffers = llama_cpp_compute(model, tokens, "f16", 1, candidate.batched_tokens)
     buffers += llama_cpp_logits(model, candidate.batched_tokens)
     return _Drafted(held, draft_cells(candidate, draft), buffers, embedding)
-
-
-def _reserve(gpu: Gpu) -> float:
-    return UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE
-
-
-def _layer_weights(candidate: Candidate, weights: Weights) -> list[float]:
-    """Each layer without the part of its experts that is on the host."""
-    shares = candidate.host_expert_shares
-    return [layer.total - share * layer.experts for layer, share in zip(weights.layers, shares, strict=True)]
 
 
 def _lacking(layers: list[float], caches: Sequence[float], free: Sequence[float]) -> Placement:

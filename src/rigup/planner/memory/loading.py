@@ -6,8 +6,9 @@ import re
 
 from rigup.attention import Attention
 from rigup.catalogue.draft_layers import draft_modules, loaded_modules
-from rigup.planner.candidate import Candidate
+from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.drafting.draft import Draft
+from rigup.planner.memory.weights import rank_totals, weights_of
 
 # vLLM 0.33.0 and SGLang 0.5.23: options that leave the towers out, and those that ask for speculative decoding.
 _TEXT_ONLY = ("--language-model-only",)
@@ -63,3 +64,25 @@ def draft_attention(candidate: Candidate) -> tuple[Attention, ...]:
         return layers
     kept = ((entry, tuple(number for number in entry.layers if number < loaded)) for entry in layers)
     return tuple(entry.model_copy(update={"layers": numbers}) for entry, numbers in kept if numbers)
+
+
+def draft_weights(candidate: Candidate) -> float:
+    """Bytes of what drafts tokens on one rank of vLLM and SGLang, which the last stage of a pipeline holds.
+
+    Built-in layers share their experts as the model does; a head or a smaller model is cut over all ranks. Embeddings
+    and head of an EAGLE head that are the model's own, and shared, are counted as if they were not.
+    """
+    draft, tensor = draft_of(candidate), candidate.parallel.tensor
+    if draft is None:
+        return 0.0
+    if draft.model is None or draft.checkpoint is None:
+        return built_in_bytes(candidate) / expert_ranks(candidate.engine.name, tensor, candidate.parallel.data)
+    weights = weights_of(draft.checkpoint, draft.model)
+    layers = rank_totals(draft.checkpoint, draft.model, tensor, tensor, tensor)[-1]
+    return layers + (weights.embedding + weights.head) / tensor
+
+
+def built_in_bytes(candidate: Candidate) -> float:
+    """The checkpoint's own draft layers, as far as the engine loads them; its modules are taken as equal."""
+    mtp, modules = weights_of(candidate.checkpoint, candidate.model).mtp, draft_modules(candidate.model)
+    return mtp * loaded_modules(candidate.engine.name, candidate.model) / modules if modules else mtp

@@ -17,12 +17,13 @@ from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
-from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
-from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
+from rigup.planner.engine_memory import positive_number
+from rigup.planner.memory.kv_cache import ENDLESS, CachePool, between, layer_caches, layer_token_bytes
 from rigup.planner.memory.vllm_caches import TokenPool
 
 STATE_RATIO, STATE_RATIO_OPTION = 0.9, "--mamba-full-memory-ratio"
 WINDOW_RATIO, WINDOW_RATIO_OPTION = 0.8, "--swa-full-tokens-ratio"
+_MOST_RATIO = 1000
 _NO_RADIX = "--disable-radix-cache"
 # MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO of kv_cache_configurator.py: its own and two that are remembered.
 _STATES_OF_A_REQUEST = 3
@@ -37,17 +38,10 @@ def sglang_pool(candidate: Candidate, draft: Draft | None = None, drafts: tuple[
     """
     flags = candidate.service.flags
     alone = candidate.sequences if flags.get(_NO_RADIX) else 0
-    ratios = (_ratio(flags.get(STATE_RATIO_OPTION), STATE_RATIO), _ratio(flags.get(WINDOW_RATIO_OPTION), WINDOW_RATIO))
+    states = positive_number(flags.get(STATE_RATIO_OPTION), _MOST_RATIO) or STATE_RATIO
+    windows = positive_number(flags.get(WINDOW_RATIO_OPTION), _MOST_RATIO) or WINDOW_RATIO
     own, verified = draft is not None and draft.model is not None, draft.tokens + 1 if draft else 0
-    return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, *ratios)
-
-
-def _ratio(given: object, usual: float) -> float:
-    try:
-        ratio = float(given) if isinstance(given, (int, float, str)) and not isinstance(given, bool) else usual
-    except (ValueError, OverflowError):
-        return usual
-    return ratio if 0 < ratio <= 1000 else usual
+    return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, states, windows)
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +126,6 @@ class StatePool:
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """The states that the room gives, and every token."""
-        del context
         return self._state_bytes(room, first, end) + tokens * between(self.layers, first, end)
 
     def layer_bytes(self, context: int) -> tuple[float, ...]:

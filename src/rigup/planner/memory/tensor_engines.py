@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
-from rigup.planner.memory.cache_pool import CachePool
-from rigup.planner.memory.draft_weights import draft_weights
-from rigup.planner.memory.loading import draft_attention, draft_of, loads_vision, state_blocks
+from rigup.planner.memory.kv_cache import CachePool
+from rigup.planner.memory.loading import draft_attention, draft_of, draft_weights, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool

@@ -20,8 +20,7 @@ from functools import lru_cache
 from rigup.attention import Attention
 from rigup.attention.attention_class import LayerCache, Storage
 from rigup.catalogue.model import Model
-from rigup.planner.memory.cache_pool import ENDLESS, CachePool, between
-from rigup.planner.memory.kv_cache import layer_caches, layer_token_bytes
+from rigup.planner.memory.kv_cache import ENDLESS, CachePool, between, layer_caches, layer_token_bytes
 
 BLOCK_TOKENS = 16
 # Beyond so much more layers of one kind than of the rarest, groups have as many layers as the rarest.
@@ -58,7 +57,6 @@ class TokenPool:
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """Whole blocks."""
-        del context
         each = between(self.layers, first, end)
         tokens = int(room // each) if each else ENDLESS
         return tokens - tokens % self.block
@@ -69,7 +67,6 @@ class TokenPool:
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """Every token."""
-        del room, context
         return tokens * between(self.layers, first, end)
 
     def layer_bytes(self, context: int) -> tuple[float, ...]:
@@ -149,7 +146,6 @@ class BlockPool:
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """Whole blocks."""
-        del room
         return -(-tokens * self.request_blocks(context) // context) * self._block_bytes(first, end)
 
     def layer_bytes(self, context: int) -> tuple[float, ...]:
@@ -179,7 +175,6 @@ class PackedPool:
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """As many requests as these tokens are."""
-        del room
         return tokens / context * self.needed_bytes(context, first, end)
 
     def layer_bytes(self, context: int) -> tuple[float, ...]:

@@ -90,18 +90,13 @@ def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing:
     """Bytes that one of `tensor` ranks holds of each layer. `sharing` ranks share the experts, each in `cut` parts."""
     layers = weights_of(checkpoint, model).layers
     sharing_padded = sharing / _padding(checkpoint, model, cut)
-    shares = [
-        share
-        for _, share in sorted(
-            (number, entry.key_value_share(tensor)) for entry in model.attention for number in entry.layers
-        )
-    ]
+    shares = {number: entry.key_value_share(tensor) for entry in model.attention for number in entry.layers}
     return tuple(
         (layer.attention + layer.dense) / tensor
-        + layer.key_value * share
+        + layer.key_value * shares[number]
         + layer.whole
         + layer.experts / sharing_padded
-        for layer, share in zip(layers, shares, strict=True)
+        for number, layer in enumerate(layers)
     )
 
 

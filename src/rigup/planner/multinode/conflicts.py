@@ -46,7 +46,7 @@ def _in_turn(group: Sequence[Decision], decision: Decision) -> Iterator[Finding]
                 hint=f"name the same in both: services.{theirs}.gpus and services.{name}.gpus",
                 source=_SOURCE,
             )
-        if (called := _served(decision)) == _served(other):
+        if (called := decision.candidate.served_name) == other.candidate.served_name:
             yield Finding(
                 rule="swap-name",
                 message=f"{name} and {theirs} take turns, but both are called {called}, "
@@ -54,10 +54,6 @@ def _in_turn(group: Sequence[Decision], decision: Decision) -> Iterator[Finding]
                 hint=f"set another services.{name}.served_name",
                 source=_SOURCE,
             )
-
-
-def _served(decision: Decision) -> str:
-    return decision.candidate.service.served_name or decision.candidate.model.name.lower()
 
 
 def _gpus(decision: Decision, rank: int) -> tuple[int | str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rigup.catalogue.abilities import Kind
 from rigup.catalogue.model import ParserNames
-from rigup.planner.abilities import others_that, titles, unsupported
+from rigup.planner.abilities import instead_of, others_that, titles, unsupported
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -18,7 +18,7 @@ _WORDS: dict[Kind, tuple[str, str]] = {"tool_parsers": ("tools", "tool calls"), 
 @refuses("model-support", "the registry of models in the engine's own package, per version")
 def model_support(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must have the model's architecture."""
-    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogued)) is not None:
+    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogue.engines)) is not None:
         yield reason
 
 
@@ -80,5 +80,5 @@ def _absent(candidate: Candidate, kind: Kind, name: str) -> Complaint:
     having = others_that(candidate.release, (candidate.engine,), lambda other: other.abilities.has(kind, name))
     return (
         f"{engine_name(candidate)} has no parser `{name}` of {words}{titles(having)}",
-        f"set version to {having[0].version}" if having else f"leave {key} out",
+        instead_of(candidate.release, having) or f"leave {key} out",
     )

@@ -6,37 +6,14 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.multinode.layouts import tensor_spans_hosts
+from rigup.planner.rules.decided import JOINING, JOINING_SEVERAL
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
-
-_WHOLE = "rig.hosts_per_service"
-_JOINED = "across_hosts"
-# Options of the engines' own multi-node forms, and the setting that replaces each.
-JOINING = {
-    "vllm": {
-        "--nnodes": _WHOLE,
-        "-n": _WHOLE,
-        "--node-rank": _WHOLE,
-        "-r": _WHOLE,
-        "--headless": _WHOLE,
-        "--master-addr": "rig.network.subnet",
-        "--master-port": "join_port",
-    },
-    "sglang": {
-        "--nnodes": _WHOLE,
-        "--node-rank": _WHOLE,
-        "--dist-init-addr": "join_port",
-    },
-    "llama.cpp": {"--rpc": _WHOLE},
-}
-EXECUTOR = "--distributed-executor-backend"
 
 
 @refuses("joining-option", "the plan: all hosts of a node group get the same addresses and ranks")
 def joining_option(candidate: Candidate) -> Iterator[Complaint]:
     """How the hosts of a node group connect is set in rig and service, not in flags."""
-    known = dict(JOINING[candidate.engine.name])
-    if candidate.hosts > 1:
-        known |= {EXECUTOR: _JOINED, "--device": _WHOLE, "-dev": _WHOLE}
+    known = JOINING[candidate.engine.name] | (JOINING_SEVERAL if candidate.hosts > 1 else {})
     for option in candidate.service.flags:
         if (key := known.get(option)) is not None:
             yield f"{option} is decided by the plan", f"set {key} instead"

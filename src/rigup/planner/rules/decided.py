@@ -8,107 +8,75 @@ from __future__ import annotations
 
 import re
 
-_VLLM = {
-    "--model": "checkpoint",
-    "--served-model-name": "served_name",
-    "--host": "listen",
-    "--port": "port",
-    "--max-model-len": "context",
-    "--tensor-parallel-size": "tensor_parallel",
-    "-tp": "tensor_parallel",
-    "--pipeline-parallel-size": "pipeline_parallel",
-    "-pp": "pipeline_parallel",
-    "--data-parallel-size": "data_parallel",
-    "-dp": "data_parallel",
-    "--enable-expert-parallel": "expert_parallel",
-    "-ep": "expert_parallel",
-    "--no-enable-expert-parallel": "expert_parallel",
-    "--data-parallel-size-local": "data_parallel",
-    "-dpl": "data_parallel",
-    "--data-parallel-rank": "data_parallel",
-    "-dpn": "data_parallel",
-    "--data-parallel-start-rank": "data_parallel",
-    "-dpr": "data_parallel",
-    "--device-ids": "gpus",
-    "--kv-cache-dtype": "kv_cache_type",
-    "--quantization": "checkpoint",
-    "-q": "checkpoint",
-    "--quantization-config": "checkpoint",
-    "--trust-remote-code": "trust_remote_code",
-    "--no-trust-remote-code": "trust_remote_code",
-    "--api-key": "api_key_file",
-    "--shutdown-timeout": "drain_timeout",
+# By engine and key: the options that the key sets, in every spelling.
+_OPTIONS = {
+    "vllm": {
+        "checkpoint": "--model --quantization -q --quantization-config",
+        "served_name": "--served-model-name",
+        "listen": "--host",
+        "port": "--port",
+        "context": "--max-model-len",
+        "tensor_parallel": "--tensor-parallel-size -tp",
+        "pipeline_parallel": "--pipeline-parallel-size -pp",
+        "data_parallel": "--data-parallel-size -dp --data-parallel-size-local -dpl --data-parallel-rank -dpn "
+        "--data-parallel-start-rank -dpr",
+        "expert_parallel": "--enable-expert-parallel -ep --no-enable-expert-parallel",
+        "gpus": "--device-ids",
+        "kv_cache_type": "--kv-cache-dtype",
+        "trust_remote_code": "--trust-remote-code --no-trust-remote-code",
+        "api_key_file": "--api-key",
+        "drain_timeout": "--shutdown-timeout",
+    },
+    "sglang": {
+        "checkpoint": "--model-path --model --quantization --modelopt-quant --quantize-and-serve",
+        "served_name": "--served-model-name",
+        "listen": "--host",
+        "port": "--port",
+        "context": "--context-length",
+        "tensor_parallel": "--tp-size --tp --tensor-parallel-size",
+        "pipeline_parallel": "--pp-size --pipeline-parallel-size",
+        "data_parallel": "--dp-size --dp --data-parallel-size",
+        "expert_parallel": "--ep-size --ep --expert-parallel-size",
+        "gpus": "--base-gpu-id --gpu-id-step --device",
+        "kv_cache_type": "--kv-cache-dtype",
+        "trust_remote_code": "--trust-remote-code",
+        "api_key_file": "--api-key --config",
+    },
+    "llama.cpp": {
+        "checkpoint": "--model -m --hf-repo -hf -hfr --hf-file -hff --model-url -mu --docker-repo -dr --models-dir "
+        "--models-preset",
+        "served_name": "--alias -a",
+        "listen": "--host",
+        "port": "--port",
+        "context": "--ctx-size -c --fit -fit",
+        "kv_cache_type": "--cache-type-k -ctk --cache-type-v -ctv",
+        "offload": "--n-gpu-layers --gpu-layers -ngl",
+        "gpus": "--tensor-split -ts --split-mode -sm --main-gpu -mg --device -dev",
+        "api_key_file": "--api-key --api-key-file",
+    },
 }
-_SGLANG = {
-    "--model-path": "checkpoint",
-    "--model": "checkpoint",
-    "--served-model-name": "served_name",
-    "--host": "listen",
-    "--port": "port",
-    "--context-length": "context",
-    "--tp-size": "tensor_parallel",
-    "--tp": "tensor_parallel",
-    "--tensor-parallel-size": "tensor_parallel",
-    "--pp-size": "pipeline_parallel",
-    "--pipeline-parallel-size": "pipeline_parallel",
-    "--dp-size": "data_parallel",
-    "--dp": "data_parallel",
-    "--data-parallel-size": "data_parallel",
-    "--ep-size": "expert_parallel",
-    "--ep": "expert_parallel",
-    "--expert-parallel-size": "expert_parallel",
-    "--base-gpu-id": "gpus",
-    "--gpu-id-step": "gpus",
-    "--device": "gpus",
-    "--kv-cache-dtype": "kv_cache_type",
-    "--quantization": "checkpoint",
-    "--modelopt-quant": "checkpoint",
-    "--quantize-and-serve": "checkpoint",
-    "--trust-remote-code": "trust_remote_code",
-    "--api-key": "api_key_file",
-    "--config": "api_key_file",
+# The same of what joins the hosts of a service, by the setting of rig or service; where there are several hosts, also
+# of what is decided then only.
+_JOINING = {
+    "vllm": {
+        "rig.hosts_per_service": "--nnodes -n --node-rank -r --headless",
+        "rig.network.subnet": "--master-addr",
+        "join_port": "--master-port",
+    },
+    "sglang": {"rig.hosts_per_service": "--nnodes --node-rank", "join_port": "--dist-init-addr"},
+    "llama.cpp": {"rig.hosts_per_service": "--rpc"},
 }
-_LLAMA_CPP = {
-    "--model": "checkpoint",
-    "-m": "checkpoint",
-    "--hf-repo": "checkpoint",
-    "-hf": "checkpoint",
-    "-hfr": "checkpoint",
-    "--hf-file": "checkpoint",
-    "-hff": "checkpoint",
-    "--model-url": "checkpoint",
-    "-mu": "checkpoint",
-    "--docker-repo": "checkpoint",
-    "-dr": "checkpoint",
-    "--models-dir": "checkpoint",
-    "--models-preset": "checkpoint",
-    "--alias": "served_name",
-    "-a": "served_name",
-    "--host": "listen",
-    "--port": "port",
-    "--ctx-size": "context",
-    "-c": "context",
-    "--cache-type-k": "kv_cache_type",
-    "-ctk": "kv_cache_type",
-    "--cache-type-v": "kv_cache_type",
-    "-ctv": "kv_cache_type",
-    "--n-gpu-layers": "offload",
-    "--gpu-layers": "offload",
-    "-ngl": "offload",
-    "--tensor-split": "gpus",
-    "-ts": "gpus",
-    "--split-mode": "gpus",
-    "-sm": "gpus",
-    "--main-gpu": "gpus",
-    "-mg": "gpus",
-    "--device": "gpus",
-    "-dev": "gpus",
-    "--fit": "context",
-    "-fit": "context",
-    "--api-key": "api_key_file",
-    "--api-key-file": "api_key_file",
-}
-DECIDED = {"vllm": _VLLM, "sglang": _SGLANG, "llama.cpp": _LLAMA_CPP}
+_SEVERAL_HOSTS = {"across_hosts": "--distributed-executor-backend", "rig.hosts_per_service": "--device -dev"}
+
+
+def _by_option(keys: dict[str, str]) -> dict[str, str]:
+    return {option: key for key, named in keys.items() for option in named.split()}
+
+
+DECIDED = {engine: _by_option(keys) for engine, keys in _OPTIONS.items()}
+"""The key that sets an option, by engine and option."""
+JOINING = {engine: _by_option(keys) for engine, keys in _JOINING.items()}
+JOINING_SEVERAL = _by_option(_SEVERAL_HOSTS)
 
 _DOWNLOADS = "leave it out: the service downloads nothing; rigup itself takes a token from hub_token_file in group_data"
 _SECRET = {

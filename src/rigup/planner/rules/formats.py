@@ -13,6 +13,7 @@ from rigup.units import compute_capability
 
 # Classes that took over checkpoints of a method that has no name of its own any more.
 SUCCESSORS = {"auto-round": ("inc",)}
+_CPU_FORMATS = ("bf16",)
 SCHEME_NAMES = {
     name: name.upper() for name in ("gguf", "nvfp4", "mxfp4", "mxfp8", "bf16", "fp8", "int8", "int4", "int3", "int2")
 }
@@ -38,7 +39,9 @@ def quantisation_method(candidate: Candidate) -> Iterator[Complaint]:
     method, release = candidate.checkpoint.method, candidate.release
     if not method or candidate.engine.name == "llama.cpp" or not release.abilities.read or _has(release, method):
         return
-    having = others_that(release, candidate.catalogued, lambda other: other.abilities.read and _has(other, method))
+    having = others_that(
+        release, candidate.catalogue.engines, lambda other: other.abilities.read and _has(other, method)
+    )
     yield (
         f"{engine_name(candidate)} has no quantisation `{method}`{titles(having)}",
         "use such a release or another checkpoint" if having else "use another checkpoint",
@@ -97,6 +100,17 @@ def checkpoint_version(candidate: Candidate) -> Iterator[Complaint]:
             f"{candidate.checkpoint.repo} needs {candidate.engine.title} {oldest} or later",
             f"set version to {oldest}",
         )
+
+
+@refuses("cpu-format", "vLLM 0.32.0 on a CPU was tested with BF16 only")
+def cpu_format(candidate: Candidate) -> Iterator[Complaint]:
+    """An engine's CPU build serves weights and KV cache in BF16 only."""
+    if candidate.gpus or candidate.engine.name == "llama.cpp":
+        return
+    for what, kind in (("weights", candidate.checkpoint.scheme), ("a KV cache", candidate.kv_cache_type)):
+        if kind.partition("_")[0] not in _CPU_FORMATS:
+            message = f"{engine_name(candidate)} on a CPU serves {what} in BF16, not {kind}"
+            yield message, "use llama.cpp, which serves GGUF on CPUs"
 
 
 def _format(scheme: str) -> str:

@@ -1,10 +1,11 @@
-"""What the engine's build needs from the host: glibc, Python and a driver."""
+"""What the engine's build needs of the host: glibc, Python and a driver, or a podman that makes a unit of an image."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rigup.catalogue.systems import system_facts
+from rigup.catalogue.tools.containers import container_facts
 from rigup.catalogue.versions import version_key
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
@@ -65,6 +66,38 @@ def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
             f"SGLang has been killed while loading NVFP4 on hosts with less than 128 GB of memory; {declared}",
             "set rig.host_memory_gib if the host has more, or use vLLM",
         )
+
+
+@refuses("image", "the images that each engine's makers publish, in the catalogue with their sources")
+def image(candidate: Candidate) -> Iterator[Complaint]:
+    """An image build needs an image from the engine's makers, for GPUs or for CPUs as the rig has them."""
+    if candidate.build == "image" and candidate.release.image(candidate.rig.variant) is None:
+        machines = "GPUs" if candidate.rig.gpus else "machines without a GPU"
+        yield (
+            f"the catalogue has no image of {engine_name(candidate)} for {machines}",
+            f'leave build out, which means "{candidate.engine.method}", or add it to the engine\'s file',
+        )
+
+
+@refuses("quadlet", container_facts().podman.source)
+def quadlet(candidate: Candidate) -> Iterator[Complaint]:
+    """An image build needs an operating system whose podman has Quadlet."""
+    os = candidate.rig.os
+    if candidate.build == "image" and os is not None and (problem := without_quadlet(os)):
+        yield problem
+
+
+def without_quadlet(os: str) -> tuple[str, str] | None:
+    """Why an operating system cannot run an image as a unit, and what to do; None if it can."""
+    podman = container_facts().podman
+    if podman.has_quadlet(os):
+        return None
+    there = f"has podman {podman.versions[os]}" if os in podman.versions else "has no podman that rigup supports"
+    enough = " or ".join(known for known in podman.versions if podman.has_quadlet(known))
+    return (
+        f"{os} {there}; units for containers (Quadlet) need {podman.quadlet_since} or later",
+        f"use {enough}, or leave build out to install the engine without a container",
+    )
 
 
 def _newer_than(needed: str) -> str:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rigup.catalogue.option_names import (
-    is_own_variable,
-    last_version_with,
-    listed_version,
-    nearest,
-)
+from rigup.catalogue.option_names import is_own_variable, last_version_with, listed_version, nearest
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.decided import DECIDED, instead_of_secret
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
@@ -26,6 +21,10 @@ KEY_VARIABLES = {
     "SGLANG_S3_SECRET_ACCESS_KEY": "leave it out: the service downloads nothing",
 }
 _SOUNDS_SECRET = re.compile(r"(^|_)(API_KEY|ACCESS_KEY|SECRET|(?<!PER_)TOKEN|PASSWORD|PASSWD|PASSPHRASE)$")
+SAMPLING_PARAMETERS = (
+    *("temperature", "top_p", "top_k", "min_p"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
 SPARSE_ATTENTION = ("--nsa-", "--dsa-")
 
 # What replaced names that are gone. Source: vLLM 0.24.0 and SGLang 0.5.23, compared with earlier releases.
@@ -143,17 +142,6 @@ def unknown_sampling(candidate: Candidate) -> Iterator[Complaint]:
             close = nearest(name, SAMPLING_PARAMETERS)
             known = ", ".join(SAMPLING_PARAMETERS)
             yield f'unknown sampling parameter "{name}"', f'try "{close}"' if close else f"choose from: {known}"
-
-
-SAMPLING_PARAMETERS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
 
 
 def _spelled(option: str) -> str:

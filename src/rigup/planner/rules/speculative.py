@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.draft_layers import loaded_modules, runs_draft_layers
-from rigup.planner.abilities import loads, others_that, titles, unsupported
+from rigup.planner.abilities import instead_of, loads, others_that, titles, unsupported
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
@@ -18,19 +18,13 @@ _VLLM_DRAFT_MODELS, _VLLM_DRAFT_SOURCE = "0.15.0", "vLLM 0.14.0 config/speculati
 _TOLERATED_TOKENS = 128
 # What the engine drafts with, in every spelling; the plan decides these where the service says `speculative`.
 _OPTIONS = {
-    "vllm": ("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"),
-    "sglang": (
-        *("--speculative-algorithm", "--speculative-num-steps", "--speculative-num-draft-tokens"),
-        *("--speculative-eagle-topk", "--speculative-draft-model-path", "--speculative-draft-model"),
-        *("--speculative-adaptive", "--enable-multi-layer-eagle"),
-    ),
-    "llama.cpp": (
-        *("--spec-type", "--spec-draft-n-max", "--spec-draft-n-min", "--spec-draft-model", "--model-draft", "-md"),
-        *("--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-ngl", "-ngld", "--gpu-layers-draft"),
-        *("--n-gpu-layers-draft", "--spec-draft-device", "-devd", "--device-draft", "--spec-default"),
-        *("--spec-draft-type-k", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-v", "-ctvd"),
-        *("--cache-type-v-draft",),
-    ),
+    "vllm": "--speculative-config -sc --spec-method --spec-model --spec-tokens",
+    "sglang": "--speculative-algorithm --speculative-num-steps --speculative-num-draft-tokens --speculative-eagle-topk "
+    "--speculative-draft-model-path --speculative-draft-model --speculative-adaptive --enable-multi-layer-eagle",
+    "llama.cpp": "--spec-type --spec-draft-n-max --spec-draft-n-min --spec-draft-model --model-draft -md "
+    "--spec-draft-hf -hfd -hfrd --hf-repo-draft --spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft "
+    "--spec-draft-device -devd --device-draft --spec-default --spec-draft-type-k -ctkd --cache-type-k-draft "
+    "--spec-draft-type-v -ctvd --cache-type-v-draft",
 }
 
 
@@ -68,7 +62,7 @@ def speculative_model(candidate: Candidate) -> Iterator[Complaint]:
             f"the catalogue has no checkpoint of {draft.model.name} in {kind} that {engine_name(candidate)} loads",
             f"name a repository that has it in {kind}, or {_WITHOUT}",
         )
-    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogued)) is not None:
+    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogue.engines)) is not None:
         yield reason
 
 
@@ -113,13 +107,8 @@ def speculative_engine(candidate: Candidate) -> Iterator[Complaint]:
         return
     if draft is None or draft.kind != "mtp" or not model.mtp_attention or runs_draft_layers(candidate.release, model):
         return
-    having = others_that(candidate.release, candidate.catalogued, lambda other: runs_draft_layers(other, model))
-    if not having:
-        hint = _WITHOUT
-    elif having[0].engine == candidate.engine.name:
-        hint = f"set version to {having[0].version}, or {_WITHOUT}"
-    else:
-        hint = f"use {' or '.join(other.title for other in having)}, or {_WITHOUT}"
+    having = others_that(candidate.release, candidate.catalogue.engines, lambda other: runs_draft_layers(other, model))
+    hint = f"{instead_of(candidate.release, having)}, or {_WITHOUT}" if having else _WITHOUT
     yield f"{engine_name(candidate)} cannot run the MTP layers of {model.name}{titles(having)}", hint
 
 
@@ -170,5 +159,5 @@ def speculative_flags(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.draft is None:
         return
     for option in candidate.service.flags:
-        if option.partition(".")[0] in _OPTIONS[candidate.engine.name]:
+        if option.partition(".")[0] in _OPTIONS[candidate.engine.name].split():
             yield f"{option} repeats a setting of speculative", "leave one of them out"

@@ -130,13 +130,5 @@ UNMODELLED: dict[str, dict[str, Unmodelled]] = {"vllm": _VLLM, "sglang": _SGLANG
 DRAFTS: dict[str, tuple[str, ...]] = {
     "vllm": ("--speculative-config", "-sc", "--spec-model"),
     "sglang": ("--speculative-draft-model-path", "--speculative-draft-model"),
-    "llama.cpp": (
-        "--model-draft",
-        "-md",
-        "--spec-draft-model",
-        "--spec-draft-hf",
-        "-hfd",
-        "-hfrd",
-        "--hf-repo-draft",
-    ),
+    "llama.cpp": ("--model-draft", "-md", "--spec-draft-model", "--spec-draft-hf", "-hfd", "-hfrd", "--hf-repo-draft"),
 }

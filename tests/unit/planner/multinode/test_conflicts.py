@@ -106,8 +106,7 @@ def test_what_one_host_of_several_has_too_little_for_is_refused_on_all() -> None
     described = {name: {**small, "port": 8000 + n} for n, name in enumerate("ab")}
     rig = read_rig({"gpus": [], "host_memory_gib": 8, "hosts_per_service": 2}, FILE, catalogue())
     first, second = (
-        decide(planning_request(rig, service, catalogue(), Lock()), catalogue(), Lock())
-        for service in read_services(described, FILE, rig)
+        decide(planning_request(rig, service, catalogue(), Lock())) for service in read_services(described, FILE, rig)
     )
     assert isinstance(first, Decision) and isinstance(second, Decision)
     assert conflicts([first], second) == ()

@@ -45,6 +45,7 @@ def candidate(
         "kv_cache_type": "f16" if engine_name == "llama.cpp" else "bf16",
         "memory_fraction": 0.0 if engine_name == "llama.cpp" else 0.9,
         "build": chosen.method,
+        "catalogue": CATALOGUE,
         **changes,
     }
     return Candidate(
@@ -53,7 +54,6 @@ def candidate(
         model=CATALOGUE.models_by_name[entry.model],
         checkpoint=entry,
         engine=chosen,
-        catalogued=CATALOGUE.engines,
         release=release,
         parallel=Parallel(**(parallel or {})),
         **fields,

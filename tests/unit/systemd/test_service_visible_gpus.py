@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from rigup.systemd.visible_gpus import SCRIPT
+from rigup.systemd.service import FIND_INDICES
 
 # Stands for nvidia-smi on a host with three cards.
 NVIDIA_SMI = """#!/bin/sh
@@ -19,7 +19,7 @@ def started(folder: Path, visible: str) -> subprocess.CompletedProcess[str]:
     program.write_text(NVIDIA_SMI)
     program.chmod(0o755)
     environment = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": visible}
-    words = ["/bin/sh", "-c", SCRIPT, "/bin/sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES $1"', "engine", "--flag"]
+    words = ["/bin/sh", "-c", FIND_INDICES, "/bin/sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES $1"', "engine", "--flag"]
     return subprocess.run(words, env=environment, capture_output=True, text=True)
 
 

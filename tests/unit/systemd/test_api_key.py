@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.systemd.key_wrapper import wrapped
+from rigup.systemd.api_key import wrapped
 
 KEY = "sk-test_0123456789"
 

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft
-from rigup.planner.memory.draft_weights import draft_weights
 from rigup.planner.memory.fit import place_in_memory
-from rigup.planner.memory.loading import draft_attention
+from rigup.planner.memory.loading import draft_attention, draft_weights
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.rules.speculative import speculative_tokens
 from rigup.units import MIB

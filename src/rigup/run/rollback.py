@@ -29,7 +29,7 @@ from rigup.systemd.release import GROUP_KEY
 
 
 @dataclass(frozen=True)
-class Step:
+class ServiceRollback:
     """The rollback of one service on one host."""
 
     current: RetainedRelease | None
@@ -51,7 +51,7 @@ class RollbackRun(HostsRun):
     """A run with the steps connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
 
     kept: dict[str, dict[str, tuple[RetainedRelease, ...]]]
-    steps: dict[str, tuple[Step, ...]]
+    steps: dict[str, tuple[ServiceRollback, ...]]
 
     def read(self) -> None:
         """Reads the retained releases of each host."""
@@ -114,7 +114,7 @@ class RollbackRun(HostsRun):
         self.results[host.name].changes = [Change("service", step.name) for step in steps]
         self.results[host.name].state = "differs"
 
-    def _step(self, name: str, kept: tuple[RetainedRelease, ...], to: int | None) -> Step:
+    def _step(self, name: str, kept: tuple[RetainedRelease, ...], to: int | None) -> ServiceRollback:
         """A worker goes back to the release with the same group digest as the head's; `to` is the head's number."""
         hosts, service = hosts_of(newest(kept).manifest), kept[-1].service
         if absent := [other for other in hosts if other not in self.results]:
@@ -123,7 +123,7 @@ class RollbackRun(HostsRun):
             )
             raise Refused(message, "add it to the inventory: all hosts of a node group go back together")
         if not hosts or name == hosts[0]:
-            return Step(*choose(name, kept, to))
+            return ServiceRollback(*choose(name, kept, to))
         of_head = self.kept[hosts[0]].get(service)
         if not of_head:
             raise Refused(
@@ -138,7 +138,7 @@ class RollbackRun(HostsRun):
                 and not release.current
                 and group_digest_of(release.manifest) == group_digest_of(wanted.manifest)
             ):
-                return Step(current, release)
+                return ServiceRollback(current, release)
         raise Refused(
             f"{name}: {service}: no release matches release {wanted.number} of {hosts[0]}",
             "run rigup releases to list the releases of each host",
@@ -163,7 +163,7 @@ class RollbackRun(HostsRun):
             result.answers += [answers[step.wanted.service]] if step.wanted.service in answers else []
         result.state = "changed"
 
-    def _go_back_together(self, host: Host, step: Step) -> None:
+    def _go_back_together(self, host: Host, step: ServiceRollback) -> None:
         service, manifest = step.wanted.service, step.wanted.manifest
         hosts = hosts_of(manifest)
         addresses = {str(node["host"]): str(node["address"]) for node in manifest[GROUP_KEY]["nodes"][1:]}

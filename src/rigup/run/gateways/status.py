@@ -9,8 +9,7 @@ from typing import Any
 import gevent
 
 from rigup.errors import HostFailed
-from rigup.facts.bounds import json_of
-from rigup.facts.host_output import HostOutput, checked
+from rigup.facts.network import read_links
 from rigup.facts.unreadable import Unreadable
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
@@ -22,25 +21,6 @@ from rigup.operations.gateway.admin import tell
 from rigup.operations.primitives import remote
 from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext
-
-
-class LinkAddress(HostOutput):
-    """An address of an interface."""
-
-    local: str = ""
-
-
-class Link(HostOutput):
-    """An interface, as `ip -json address` prints it; one that does not match is printed as {}."""
-
-    addr_info: list[LinkAddress] = []
-
-
-class Links(HostOutput):
-    """All of them."""
-
-    links: list[Link]
-
 
 COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}", f"show ssl cert {ACME_FILE}")
 
@@ -90,7 +70,7 @@ def _holds(host: Host, address: str) -> bool | None:
 def has_address(text: str, address: str) -> bool | None:
     """Whether `ip -json address` lists an address; None if that is not what it printed."""
     try:
-        links = checked(Links, {"links": json_of(text, "ip") if text.strip() else []}, "ip").links
+        links = read_links(text) if text.strip() else []
     except Unreadable:
         return None
     return any(one.local == address for link in links for one in link.addr_info)

@@ -35,7 +35,7 @@ _LATEST_US = 253_402_300_799 * 10**6  # 9999-12-31, the latest time that Python 
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JournalQuery:
     """Which entries: of these services, () for all; the last `lines` of each host. since: as journalctl takes it."""
 
     services: tuple[str, ...] = ()
@@ -91,13 +91,13 @@ def _text(message: Any) -> str:
     return bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
 
 
-def words_for(units: list[str], wanted: Wanted) -> tuple[str, ...]:
+def words_for(units: list[str], query: JournalQuery) -> tuple[str, ...]:
     """The command that prints the entries of these units."""
     return (
         *("journalctl", "--no-pager", "--quiet", "--all", "--output=json", f"--output-fields={FIELDS}"),
-        *((f"--lines={wanted.lines}",) if wanted.lines is not None else ()),
-        *((f"--since={wanted.since}",) if wanted.since is not None else ()),
-        *(("--follow",) if wanted.follow else ()),
+        *((f"--lines={query.lines}",) if query.lines is not None else ()),
+        *((f"--since={query.since}",) if query.since is not None else ()),
+        *(("--follow",) if query.follow else ()),
         *(f"--unit={unit}" for unit in units),
     )
 
@@ -105,8 +105,8 @@ def words_for(units: list[str], wanted: Wanted) -> tuple[str, ...]:
 class Journal:
     """The entries of all hosts that a run has reached. Leaving it closes the commands on the hosts."""
 
-    def __init__(self, context: RunContext, wanted: Wanted) -> None:
-        self._context, self._wanted = context, wanted
+    def __init__(self, context: RunContext, query: JournalQuery) -> None:
+        self._context, self._query = context, query
         self._queues: dict[str, Queue] = {}
         self._readers: list[Any] = []
 
@@ -114,7 +114,7 @@ class Journal:
         for host in self._context.state.inventory:
             if self._context.results[host.name].state == "pending" and (units := self._units(host.name)):
                 queue = self._queues[host.name] = Queue(maxsize=AHEAD)
-                work = partial(_read, queue=queue, words=words_for(units, self._wanted))
+                work = partial(_read, queue=queue, words=words_for(units, self._query))
                 self._readers.append(gevent.spawn(self._guarded, work, host, queue))
         return self
 
@@ -149,7 +149,7 @@ class Journal:
         (entry,) = (host for host in self._context.project.hosts if host.name == name)
         services = self._context.handshakes[name].probe.current
         there = (*services, *((GATEWAY,) if "gateway" in entry.data else ()))
-        return [layout.unit_name(each) for each in there if each in (self._wanted.services or there)]
+        return [layout.unit_name(each) for each in there if each in (self._query.services or there)]
 
     def _guarded(self, work: Callable[[Host], None], host: Host, queue: Queue) -> None:
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import gevent
 from pyinfra.api import State
@@ -26,6 +27,8 @@ from rigup.run.result import TAKES_PART, Change, HostResult
 from rigup.settings import HostSettings
 
 Work = Callable[[Host], None]
+Key = TypeVar("Key")
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -96,3 +99,17 @@ class RunContext:
             builders_at_work.end(host.name)
             self.groups.leave(host.name, result)
             result.seconds += time.monotonic() - began
+
+
+def ask_quietly(state: State, questions: Mapping[Key, Callable[[], Found | None]]) -> dict[Key, Found]:
+    """What each question to a host returns, all asked concurrently; without those that fail or return None."""
+
+    def quietly(question: Callable[[], Found | None]) -> Found | None:
+        try:
+            return question()
+        except (RigupError, Unreadable, *remote.CONNECTION_ERRORS):
+            return None
+
+    asked = {key: state.pool.spawn(quietly, question) for key, question in questions.items()}
+    gevent.joinall(list(asked.values()))
+    return {key: greenlet.value for key, greenlet in asked.items() if greenlet.value is not None}

@@ -26,6 +26,7 @@ from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change
 from rigup.systemd.release import GROUP_KEY
+from rigup.units import list_text
 
 
 @dataclass(frozen=True)
@@ -184,9 +185,8 @@ def _check_unchanged(host: Host, release: RetainedRelease) -> None:
             continue
         folder = weights_folder(checkpoint["repo"], checkpoint["revision"])
         if changed := changed_files(host, folder, place):
-            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Refused(
                 f"{host.name}: {release.service}: release {release.number} cannot run: not as it was hashed then: "
-                f"{changed[0]}{more}",
+                f"{list_text(changed, 1)}",
                 "restore the earlier files, inventory and lock and run rigup apply, which hashes them again",
             )

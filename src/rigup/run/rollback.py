@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import Refused
 from rigup.facts.manifest import checkpoints_of
 from rigup.host import Host, state_of
@@ -22,7 +21,6 @@ from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun
-from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change
 from rigup.systemd.release import GROUP_KEY
@@ -148,8 +146,7 @@ class RollbackRun(HostsRun):
     def _go_back(self, host: Host) -> None:
         result, lease = self.results[host.name], self.context.leases[host.name]
         result.changes = []
-        if self._claim(host) not in (OURS, NOBODYS):
-            raise self._stale_comparison(host)
+        self._claim_unchanged(host)
         for step in self.steps[host.name]:
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{host.name}: cancelled before {step.name}")
@@ -168,14 +165,14 @@ class RollbackRun(HostsRun):
         service, manifest = step.wanted.service, step.wanted.manifest
         hosts = hosts_of(manifest)
         addresses = {str(node["host"]): str(node["address"]) for node in manifest[GROUP_KEY]["nodes"][1:]}
-        again = partial(check_earlier_release, service=service)
+        again = partial(ask_release, service=service)
         barrier = self.context.groups.of[host.name].changing
         part = GroupMember(service, barrier, hosts, hosts.index(host.name), addresses, None, again)
         check = partial(self._check(step.wanted), given_up=part.given_up)
         part.change(host, str(step.wanted.number), check, f"rolling {service} back to release {step.wanted.number}")
 
     def _check(self, release: RetainedRelease) -> Any:
-        return partial(ask_release, service=release.service, command=release.manifest.get("command") or ())
+        return partial(ask_release, manifest=release.manifest, service=release.service)
 
 
 def _check_unchanged(host: Host, release: RetainedRelease) -> None:

@@ -53,7 +53,7 @@ done
 
 Check = Callable[[Any], None]
 # checks an earlier release of a host, given its manifest
-CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
+CheckEarlier = Callable[[Any, Mapping[str, Any]], object]
 
 
 class GroupMembership(Protocol):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rigup.connection.lease import myself
+from rigup.connection.lease import NOBODYS, OURS, myself
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
 from rigup.gateway.paths import UNIT as GATEWAY_UNIT
+from rigup.host import Host
 from rigup.plan import Finding
 from rigup.project.inventory import HostEntry, Project
 from rigup.run.audit_log import Recorder
@@ -24,6 +25,11 @@ class HostsRun(Run):
         """Has the run recorded on each host that was reached, with a lease or without, and here."""
         self.finisher.recorder = Recorder(self.context.project, myself().who, verb)
         self.finisher.without_lease = True
+
+    def _claim_unchanged(self, host: Host) -> None:
+        """Claims a host before it is changed. Raises Refused if another run has held it since this one read it."""
+        if self._claim(host) not in (OURS, NOBODYS):
+            raise self._stale_comparison(host)
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """None: the clock and free space do not matter for what is installed."""

@@ -146,9 +146,8 @@ class Journal:
 
     def _units(self, name: str) -> list[str]:
         """The units of a host whose entries are wanted: those of its services, and of its gateway."""
-        (entry,) = (host for host in self._context.project.hosts if host.name == name)
         services = self._context.handshakes[name].probe.current
-        there = (*services, *((GATEWAY,) if "gateway" in entry.data else ()))
+        there = (*services, *((GATEWAY,) if "gateway" in self._context.project.data_by_host[name] else ()))
         return [layout.unit_name(each) for each in there if each in (self._query.services or there)]
 
     def _guarded(self, work: Callable[[Host], None], host: Host, queue: Queue) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rigup import layout
-from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.host import Host
 from rigup.operations.primitives import remote
@@ -23,6 +22,7 @@ from rigup.project.settings import read_secret
 from rigup.regular_files import user_path
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import Change
+from rigup.run.services.endpoints import read_key
 
 
 class KeyRun(HostsRun):
@@ -45,8 +45,8 @@ class KeyRun(HostsRun):
         for name in services or releases:
             if name not in releases:
                 raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-            if endpoint_of(host.name, name, releases[name]):
-                self.keys[host.name, name] = _key(host, name)
+            if endpoint := endpoint_of(host.name, name, releases[name]):
+                self.keys[host.name, name] = read_key(host, endpoint.key_file)
         self.results[host.name].state = "differs"
 
     def _rotate(self, host: Host, service: str) -> None:
@@ -60,25 +60,19 @@ class KeyRun(HostsRun):
             hint = f"set services.{service}.api_key_file, which rigup key rotate then writes"
             message = f"{host.name}: {service} spans several hosts, so rigup replaces its key only in a file of yours"
             raise Refused(message, hint)
-        if self._claim(host) not in (OURS, NOBODYS):
-            raise self._stale_comparison(host)
+        self._claim_unchanged(host)
         path = layout.api_key_file(service)
         remote.write_file(host, path, secrets.token_urlsafe(KEY_BYTES), "600")
         try:
             if not probe.rests(service):
                 start(host, service, again=True)
-                result.answers.append(ask_release(host, service, manifest.get("command") or ()))
+                result.answers.append(ask_release(host, manifest, service))
         except HostFailed as error:
             remote.write_file(host, path, earlier, "600")
             start(host, service, again=True)
             raise HostFailed(f"{error.message}; the earlier key was restored", error.hint) from None
         result.changes = [Change("service", f"API key of {service}")]
         result.state = "changed"
-
-
-def _key(host: Host, service: str) -> str | None:
-    output = remote.run(host, "cat", "--", layout.api_key_file(service))
-    return output.stdout.strip() if output.ok else None
 
 
 def key_file_of(project: Project, service: str) -> str | None:

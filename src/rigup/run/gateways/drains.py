@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import gevent
@@ -203,7 +204,7 @@ class GatewayDrains:
         for host in self._hosts():
             with suppress(HostFailed):
                 if self._installed(host):
-                    found[host.name] = self._reach(host, lambda host=host: tell(host, "show servers state")[0])  # type: ignore[misc]
+                    found[host.name] = self._reach(host, partial(tell, host, "show servers state"))[0]
         return found
 
     def _sending_to(self, batch: Collection[str]) -> dict[Host, States]:

@@ -109,13 +109,7 @@ class RigupSSHConnector(SSHConnector):
 
         Output of the login shell comes first on that channel. Raises OSError when the connection goes silent.
         """
-        line, password = self._line(with_marker(command), arguments)
-        channel = self._session()
-        channel.settimeout(QUIET_SECONDS)
-        channel.exec_command(line)
-        if password:
-            authenticate(channel, self.host.name, password, QUIET_SECONDS)
-            channel.settimeout(QUIET_SECONDS)
+        channel, _ = self._begun(command, arguments)
         channel.sendall(text.encode())
         return channel
 
@@ -124,14 +118,17 @@ class RigupSSHConnector(SSHConnector):
 
         Output of the login shell comes first on both streams. Raises OSError when the connection goes silent.
         """
-        line, password = self._line(with_marker(command), arguments)
-        channel, heard = self._session(), b""
-        channel.settimeout(QUIET_SECONDS)
-        channel.exec_command(line)
-        if password:
-            heard = authenticate(channel, self.host.name, password, QUIET_SECONDS)
+        channel, heard = self._begun(command, arguments)
         channel.shutdown_write()
         return channel, heard
+
+    def _begun(self, command: StringCommand, arguments: dict[str, Any]) -> tuple[Any, bytes]:
+        """Starts a command, as root if the arguments say so. Returns its channel and the standard error so far."""
+        line, password = self._line(with_marker(command), arguments)
+        channel = self._session()
+        channel.settimeout(QUIET_SECONDS)
+        channel.exec_command(line)
+        return channel, authenticate(channel, self.host.name, password, QUIET_SECONDS) if password else b""
 
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file to the host, as the user in the arguments. Raises OSError if the connection stalls."""

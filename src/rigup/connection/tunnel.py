@@ -135,10 +135,10 @@ class _PortGuard:
     def __init__(self, host: Host, unit: str, there: tuple[str, int]) -> None:
         text = program_file("listeners.py").read_text()
         words = ("python3", "-I", "-c", text, unit, there[0], str(there[1]))
-        sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
+        command = StringCommand(*map(QuoteString, words))
         self._lock, self._held = Semaphore(), b""
         try:
-            self._channel = host.connector.start(StringCommand(*map(QuoteString, words)), "", _sudo=sudo)
+            self._channel = host.connector.start(command, "", _sudo=remote.needs_sudo(host))
         except remote.CONNECTION_ERRORS:
             raise HostFailed(f"{host.name}: connection lost", "run the same command again") from None
         self._channel.settimeout(GUARD_SECONDS)

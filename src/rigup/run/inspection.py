@@ -27,7 +27,7 @@ from rigup.systemd.release import release_of
 class Inspection(Run):
     """A run that never takes a lease. drift: the differences by host, after `compare_all` or `note_drift`.
 
-    apply_blockers: the reasons against an apply, by host. asked: the data for a report, by host.
+    apply_blockers: the reasons against an apply, by host. reports: the data for a report, by host.
     """
 
     read_only = True

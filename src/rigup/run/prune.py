@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from rigup import layout
 from rigup.connection.lease import OURS
 from rigup.errors import HostFailed
@@ -38,7 +40,7 @@ class Leftovers(HostOutput):
     builds: dict[str, LeftoverBuild]
     unfinished: dict[str, Count]
     packages: Count
-    caches: dict[Line, Count]
+    service_caches: dict[Line, Count] = Field(alias="caches")
     weights: dict[str, Count]
     incoming: dict[str, Count]
     needed_builds: list[Line]
@@ -85,7 +87,7 @@ def _builds(found: Leftovers, needed: set[str]) -> Iterator[Removal]:
 
 def _caches(found: Leftovers, needed: set[str]) -> Iterator[Removal]:
     """What a service compiled with a build that goes, or went."""
-    for path, size in sorted(found.caches.items()):
+    for path, size in sorted(found.service_caches.items()):
         service, name = path.split("/")[-2:]
         if name not in needed:
             yield Removal(f"cache of {service} with {name}", path, size)

@@ -31,7 +31,7 @@ PEERS: dict[str, Any] = {"read": True, "write": True, "nvlink": False, "direct":
 def links(gpu: dict[str, Any] | None = None, pair: dict[str, Any] | None = None, **rest: Any) -> Links:
     gpus = tuple(GpuLink(gpu=index, **{**GOOD, **(gpu or {})}) for index in (0, 1))
     pairs = tuple(PairLink(pair=order, **{**PEERS, **(pair or {})}) for order in ([0, 1], [1, 0]))
-    return Links(gpus, pairs, done=True, **rest)
+    return Links(gpus=gpus, pairs=pairs, done=True, **rest)
 
 
 def said(found: Links, card: ProbedGpu = CARD) -> list[tuple[bool, str]]:

@@ -26,7 +26,7 @@ from rigup.connection.command_channel import (
     run,
     send,
 )
-from rigup.connection.fact_cache import FactReader, current_reader, is_read_only
+from rigup.connection.fact_cache import CURRENT_READER, READ_ONLY, FactReader
 from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
@@ -73,7 +73,7 @@ class RigupSSHConnector(SSHConnector):
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""
-        reader = current_reader()
+        reader = CURRENT_READER.get()
         if reader is not None and reader.host is self.host:
             return reader.answer(command, arguments, self._run)
         with self._changing():
@@ -82,7 +82,7 @@ class RigupSSHConnector(SSHConnector):
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Facts cached so far are not used for anything that starts within this or after it."""
-        if self.facts is None or is_read_only():
+        if self.facts is None or READ_ONLY.get():
             yield
             return
         self.facts.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,13 @@ class HostEntry:
     group: str
     data: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def services(self) -> dict[str, Mapping[str, Any]]:
+        """What the inventory says of each service, as far as it is a table."""
+        found = self.data.get("services")
+        tables = found.items() if isinstance(found, Mapping) else ()
+        return {str(name): said if isinstance(said, Mapping) else {} for name, said in tables}
 
     @property
     def data_path(self) -> str:

@@ -194,16 +194,16 @@ def _overrides(paths: str) -> list[str]:
 def _disabled(probe: Probe, disabled: tuple[str, ...]) -> Iterator[Drift]:
     for name in disabled:
         if name in probe.current and not probe.rests(name):
-            state = probe.units[name].active if name in probe.units else "unknown"
-            yield Drift("state", f"{layout.unit_name(name)} is {state}; the inventory says enabled = False", name)
+            yield Drift(
+                "state", f"{layout.unit_name(name)} is {probe.active(name)}; the inventory says enabled = False", name
+            )
 
 
 def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...]) -> Iterator[Drift]:
     for name in left_over(probe, plans, disabled):
-        state = probe.units[name].active if name in probe.units else "unknown"
         yield Drift(
             "not in the inventory",
-            f"{layout.unit_name(name)} is {state}",
+            f"{layout.unit_name(name)} is {probe.active(name)}",
             name,
             "run rigup apply --remove to stop and remove it; its weights and build stay until rigup prune",
         )

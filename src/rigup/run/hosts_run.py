@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rigup.connection.lease import NOBODYS, OURS, myself
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
@@ -44,19 +42,13 @@ def services_in(hosts: tuple[HostEntry, ...], members: bool = False) -> tuple[st
     found: list[str] = []
     for host in hosts:
         firsts = firsts_in(host)
-        services = host.data.get("services") or {}
-        names = [str(name) for name in services] if isinstance(services, Mapping) else []
-        found += [name for name in names if members or firsts.get(name, name) == name]
+        found += [name for name in host.services if members or firsts.get(name, name) == name]
     return tuple(dict.fromkeys(found))
 
 
 def firsts_in(host: HostEntry) -> dict[str, str]:
     """By each service of a host that takes turns, the first of its group."""
-    services = host.data.get("services")
-    tables = services.items() if isinstance(services, Mapping) else ()
-    group = [
-        str(name) for name, one in tables if isinstance(one, Mapping) and one.get("swap") and one.get("enabled", True)
-    ]
+    group = [name for name, said in host.services.items() if said.get("swap") and said.get("enabled", True)]
     return {name: group[0] for name in group}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from rigup import layout
@@ -80,8 +79,8 @@ def key_file_of(project: Project, service: str) -> str | None:
 
     Raises InputError where the selected hosts differ in it.
     """
-    said = [(host.data.get("services") or {}).get(service) for host in project.hosts]
-    files = dict.fromkeys(each.get("api_key_file") for each in said if isinstance(each, Mapping))
+    said = [host.services[service] for host in project.hosts if service in host.services]
+    files = dict.fromkeys(each.get("api_key_file") for each in said)
     if len(files) > 1:
         names = ", ".join(str(name) for name in files if name)
         raise InputError(f"the hosts have different keys of {service}: {names}", "select one group: --limit GROUP")

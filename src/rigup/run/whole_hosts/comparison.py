@@ -75,8 +75,7 @@ def _described(probe: Probe, data: Mapping[str, Any]) -> Iterator[tuple[tuple[Pa
 
 
 def _service(probe: Probe, service: str) -> Iterator[tuple[tuple[Part, str], str]]:
-    unit = probe.units.get(service)
-    yield ("services", f"{service}: state"), "stopped" if probe.rests(service) else unit.active if unit else "unknown"
+    yield ("services", f"{service}: state"), "stopped" if probe.rests(service) else probe.active(service)
     if service in probe.damaged:
         yield ("services", f"{service}: release"), "damaged"
     for key, value in probe.releases.get(service, {}).items():

@@ -22,9 +22,9 @@ from rigup.connection.fact_batch import CommandResult
 from rigup.connection.lease import stamp
 from rigup.connection.pyinfra_internals import CommandOutput
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.probe_script import PROBE_SECONDS, RUN_PROBE
 from rigup.facts.probe_script import definitions as probe_definitions
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 
 if TYPE_CHECKING:

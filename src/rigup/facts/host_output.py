@@ -4,8 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rigup.facts.bounds import MOST_COUNT, kind, line, shown
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import MOST_COUNT, Unreadable, kind, line, shown
 
 
 class HostOutput(BaseModel):

@@ -11,9 +11,8 @@ from typing import Annotated
 from pydantic import Field
 from pyinfra.api import FactBase
 
-from rigup.facts.bounds import count, json_of, shown
+from rigup.facts.bounds import Unreadable, count, json_of, shown
 from rigup.facts.host_output import HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 
 ACTIVE = "ACTIVE"
 MOST_LINES = 100_000

@@ -13,13 +13,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup import layout
-from rigup.facts.bounds import count, json_of, line, shown
+from rigup.facts.bounds import Unreadable, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.host_output import HostOutput, checked
 from rigup.facts.manifest import read_manifest
 from rigup.facts.memory_modules import MemoryModule, described, module_of
 from rigup.facts.nvidia_parsing import NvidiaLines
-from rigup.facts.unreadable import Unreadable
 
 _TEXT = {
     "os": "os",

@@ -16,7 +16,7 @@ from rigup.connection.connections import Connections
 from rigup.connection.handshake import Handshake
 from rigup.connection.lease import Lease
 from rigup.errors import HostFailed, RigupError, Unreachable
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable
 from rigup.host import Host
 from rigup.operations.builds import builders_at_work
 from rigup.operations.primitives import jobs, remote

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import json_of
+from rigup.facts.bounds import Unreadable, json_of
 from rigup.facts.host_output import HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report

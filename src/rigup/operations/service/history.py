@@ -9,9 +9,8 @@ from typing import Any
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import count, line
+from rigup.facts.bounds import Unreadable, count, line
 from rigup.facts.manifest import read_manifest
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.releases import ANSWERED, BEFORE

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.network import read_links
-from rigup.facts.unreadable import Unreadable
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT

@@ -194,9 +194,8 @@ def _overrides(paths: str) -> list[str]:
 def _disabled(probe: Probe, disabled: tuple[str, ...]) -> Iterator[Drift]:
     for name in disabled:
         if name in probe.current and not probe.rests(name):
-            yield Drift(
-                "state", f"{layout.unit_name(name)} is {probe.active(name)}; the inventory says enabled = False", name
-            )
+            message = f"{layout.unit_name(name)} is {probe.active(name)}; the inventory says enabled = False"
+            yield Drift("state", message, name)
 
 
 def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...]) -> Iterator[Drift]:

@@ -137,4 +137,4 @@ def test_errors_in_the_kernels_log() -> None:
 
 def test_a_driver_that_does_not_answer_or_hangs() -> None:
     assert said(Links(error="Driver Not Loaded", done=True)) == [(True, "NVML does not answer: Driver Not Loaded")]
-    assert said(replace(links(), done=False))[0] == (True, "the check did not finish")
+    assert said(links().model_copy(update={"done": False}))[0] == (True, "the check did not finish")

@@ -65,11 +65,6 @@ class Handshake:
     probe: Probe
     answers: dict[str, CommandResult]
 
-    @property
-    def is_root(self) -> bool:
-        """Whether the part that needs root has run."""
-        return self.uid == "0" or self.sudo == "free"
-
 
 def shake_hands(host: Host, **arguments: Any) -> Handshake:
     """Performs the handshake. Raises as running a command does.

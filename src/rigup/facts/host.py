@@ -124,11 +124,6 @@ class Probe:
     stopped: tuple[str, ...] = ()
     damaged: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def driver(self) -> str:
-        """The version of the NVIDIA driver that the kernel runs; "" without one."""
-        return self.nvidia.loaded
-
     def active(self, service: str) -> str:
         """The state of a service's unit as systemd says it; "unknown" if the host did not say it."""
         return self.units.get(service, UnitState()).active

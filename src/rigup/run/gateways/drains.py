@@ -148,7 +148,7 @@ class GatewayDrains:
         healthy = [name for name in batch if self.results[name].ok]
         deadline = time.monotonic() + BACK_SECONDS
         for host in found:
-            while lacking := _away(states := self._states(host), servers_on(states, healthy)):
+            while lacking := _away(self._states(host), healthy):
                 if time.monotonic() > deadline:
                     raise HostFailed(
                         f"{host.name}: the gateway finds {', '.join(lacking)} not healthy",
@@ -287,11 +287,13 @@ def _unreachable(host: Host) -> HostFailed:
     )
 
 
-def _away(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
-    """Those that get no requests although they may; one of weight 0 is "DRAIN" for good."""
-    return [name for name in names if name in states and states[name].status not in (UP, "DRAIN")]
+def _away(states: States, hosts: Collection[str]) -> list[str]:
+    """The backends on these hosts that get no requests although they may."""
+    names = servers_on(states, hosts)
+    running = _running(states, names)
+    return [name for name in names if name not in running]
 
 
-def _running(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
-    """Those that their gateway finds healthy, drained ones included."""
+def _running(states: States, names: Collection[str]) -> list[str]:
+    """Those that their gateway finds healthy, drained ones included; one of weight 0 is "DRAIN" for good."""
     return [name for name in names if name in states and states[name].status in (UP, "DRAIN")]

@@ -13,7 +13,7 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.endpoints import endpoint_of
 from rigup.operations.service.health import ask_release
-from rigup.operations.service.history import hosts_of
+from rigup.operations.service.history import check_applied, hosts_of
 from rigup.operations.service.secrets import KEY_BYTES
 from rigup.operations.service.stopping import start
 from rigup.project.inventory import Project
@@ -40,11 +40,10 @@ class KeyRun(HostsRun):
         self.context.each(lambda host: self._rotate(host, service))
 
     def _read(self, host: Host, services: tuple[str, ...]) -> None:
-        releases = self.context.handshakes[host.name].probe.releases
-        for name in services or releases:
-            if name not in releases:
-                raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-            if endpoint := endpoint_of(host.name, name, releases[name]):
+        probe = self.context.handshakes[host.name].probe
+        for name in services or probe.releases:
+            check_applied(host.name, name, probe)
+            if endpoint := endpoint_of(host.name, name, probe.releases[name]):
                 self.keys[host.name, name] = read_key(host, endpoint.key_file)
         self.results[host.name].state = "differs"
 

@@ -23,6 +23,8 @@ MOST_VALUES = 50_000
 """Limit for numbers, strings, lists and objects in one document."""
 MOST_COUNT = 2**53
 """Larger numbers are not exact in JSON, and nothing on a host counts this far."""
+LAST_SECOND = 253_402_300_799
+"""9999-12-31 in seconds since 1970, the latest time that Python can represent."""
 _SHOWN = 60
 _DIGITS = re.compile(r"[0-9]{1,16}")
 

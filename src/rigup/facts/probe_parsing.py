@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup import layout
-from rigup.facts.bounds import Unreadable, count, json_of, line, shown
+from rigup.facts.bounds import LAST_SECOND, Unreadable, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.host_output import HostOutput, checked
 from rigup.facts.manifest import read_manifest
@@ -53,10 +53,8 @@ _MOST_OF |= {
     "nvidia_device": 1000,
     "port": 20_000,
 }
-# 9999-12-31, the last moment that Python's datetime can hold
-_LAST_SECOND = 253_402_300_799
 _MOST_KIB = 2**50
-_NUMBERS = {"clock": _LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
+_NUMBERS = {"clock": LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
 
 
 class _BuildTargetOutput(HostOutput):

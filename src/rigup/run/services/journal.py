@@ -19,6 +19,7 @@ from gevent.queue import Empty, Queue
 from rigup import layout
 from rigup.connection.command_lines import run_line_by_line
 from rigup.errors import HostFailed
+from rigup.facts.bounds import LAST_SECOND
 from rigup.host import Host
 from rigup.run.context import RunContext
 from rigup.run.hosts_run import GATEWAY
@@ -31,7 +32,6 @@ AHEAD = 1000
 SETTLE_SECONDS = 0.5
 """How long a new entry waits for earlier ones of other hosts."""
 INFORMATION = 6
-_LATEST_US = 253_402_300_799 * 10**6  # 9999-12-31, the latest time that Python can represent
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_entry(host: str, line: str) -> Entry | None:
         service = next(unit[len("rigup-") : -len(".service")] for unit in units if _is_rigups(unit))
         when = int(fields["__REALTIME_TIMESTAMP"])
         priority = int(fields.get("PRIORITY") or INFORMATION)
-        if 0 <= when <= _LATEST_US and 0 <= priority <= 7:
+        if 0 <= when <= LAST_SECOND * 10**6 and 0 <= priority <= 7:
             return Entry(when, host, service, priority, _text(fields.get("MESSAGE")))
     return None
 

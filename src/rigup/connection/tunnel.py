@@ -71,8 +71,7 @@ class OpenTunnel:
     @property
     def stands(self) -> bool:
         """Whether the connection that it leads through still stands."""
-        transport = self._host.connector.client.get_transport() if self._host.connector.client else None
-        return transport is not None and bool(transport.is_active())
+        return remote.is_open(self._host)
 
     def check(self) -> None:
         """Raises HostFailed where something was not let through."""

@@ -16,6 +16,8 @@ class HostOutput(BaseModel):
 Line = Annotated[str, AfterValidator(line)]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Figure = Annotated[float, Field(ge=0, le=1e12, strict=True)]
+MOST_GPUS = 256
+GpuIndex = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 _Model = TypeVar("_Model", bound=HostOutput)
 

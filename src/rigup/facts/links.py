@@ -6,13 +6,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup.facts.bounds import Unreadable, json_of
-from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
-from rigup.facts.nvidia_parsing import MOST_GPUS
+from rigup.facts.host_output import Count, Figure, GpuIndex, HostOutput, Line, checked
 
 MOST_LINES = 10_000
 _OUTPUT = "the output of verify_links.py"
-
-_Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
 class GpuLink(HostOutput):
@@ -24,7 +21,7 @@ class GpuLink(HostOutput):
     unmeasured: why it was not measured.
     """
 
-    gpu: _Index
+    gpu: GpuIndex
     bus: Line
     generation: Count | None = None
     width: Count | None = None
@@ -53,7 +50,7 @@ class PairLink(HostOutput):
     10**9 bytes per second. correct: whether the data arrived unchanged. unmeasured: why it was not measured.
     """
 
-    pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
+    pair: Annotated[list[GpuIndex], Field(min_length=2, max_length=2)]
     read: bool | None = None
     write: bool | None = None
     nvlink: bool | None = None

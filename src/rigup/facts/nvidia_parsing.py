@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rigup.facts.bounds import Unreadable, count, kind, literal_of
 from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
-from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
+from rigup.facts.host_output import Count, Figure, GpuIndex, HostOutput, Line, checked
 from rigup.units import MIB
 
 _DISPLAY, _BRIDGE = "0x03", "0x068"
@@ -16,9 +16,6 @@ _LIBRARY = "libnvidia-ml.so."
 _NVML = "NVML output"
 # installs Lambda's own builds of the driver, of CUDA and of frameworks together
 _LAMBDA_PACKAGE, _LAMBDA = "lambda-stack-cuda", "Lambda Stack"
-MOST_GPUS = 256
-
-_Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
 class _DriverOutput(HostOutput):
@@ -31,7 +28,7 @@ class _DriverOutput(HostOutput):
 class _GpuOutput(HostOutput):
     """A GPU that responds."""
 
-    gpu: _Index
+    gpu: GpuIndex
     name: Line
     uuid: Line
     bus: Line | None = None
@@ -59,12 +56,12 @@ class _GpuOutput(HostOutput):
 class _LostGpu(HostOutput):
     """A GPU that does not respond, and why."""
 
-    gpu: _Index
+    gpu: GpuIndex
     error: Line
 
 
 class _PairOutput(HostOutput):
-    pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
+    pair: Annotated[list[GpuIndex], Field(min_length=2, max_length=2)]
     path: Line | None = None
     peer: bool | None = None
     nvlink: bool | None = None

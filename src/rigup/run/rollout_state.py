@@ -29,7 +29,7 @@ class HostProgress(Frozen):
     why: str = ""
 
 
-class Rollout(Frozen):
+class RolloutProgress(Frozen):
     """The progress of all hosts, in the inventory's order. began: UTC. lock: sha256 of the lock, "" without one."""
 
     inventory: str
@@ -41,7 +41,7 @@ class Rollout(Frozen):
 class SavedRollout:
     """A rollout and its file, which is always complete. exists: whether the file does."""
 
-    def __init__(self, path: Path, rollout: Rollout, exists: bool = False) -> None:
+    def __init__(self, path: Path, rollout: RolloutProgress, exists: bool = False) -> None:
         self.path, self.rollout, self.exists = path, rollout, exists
 
     def save(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
@@ -84,15 +84,15 @@ def start(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollout
     """Starts a rollout of these plans; it replaces an earlier one on disk with its first progress."""
     hosts = {name: HostProgress(plans=_digest(of_host)) for name, of_host in plans.items()}
     began, inventory = time_text(time.time()), str(project.inventory)
-    rollout = Rollout(inventory=inventory, began=began, lock=project.lock_digest, hosts=hosts)
+    rollout = RolloutProgress(inventory=inventory, began=began, lock=project.lock_digest, hosts=hosts)
     return SavedRollout(state_file(project), rollout)
 
 
-def unfinished(project: Project) -> Rollout | None:
+def unfinished(project: Project) -> RolloutProgress | None:
     """The unfinished rollout of this inventory. Raises InputError if its file cannot be read."""
     path = state_file(project)
     try:
-        return Rollout.model_validate_json(path.read_bytes())
+        return RolloutProgress.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError):

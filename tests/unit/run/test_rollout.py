@@ -82,7 +82,7 @@ class InMemory(rollout_state.SavedRollout):
         parts = {
             name: rollout_state.HostProgress(plans="", state=(states or {}).get(name, "not begun")) for name in names
         }
-        super().__init__(Path("/nowhere"), rollout_state.Rollout(inventory="", began="", lock="", hosts=parts))
+        super().__init__(Path("/nowhere"), rollout_state.RolloutProgress(inventory="", began="", lock="", hosts=parts))
         self.path = Path("/nowhere/at/all")
 
     def _write(self) -> None: ...

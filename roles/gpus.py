@@ -7,8 +7,8 @@ from functools import partial
 from pyinfra.api import deploy
 
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.probe import Probe, read_probe
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.driver.secure_boot import check_secure_boot
 from rigup.operations.driver.state import booting_kernel, stuck_packages

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyinfra.api import deploy
@@ -41,9 +42,6 @@ def service(
             ask_after_start(host, plan, membership.given_up if membership else str)
         afterwards(host)
 
-    def check_earlier(host: Host, manifest: Mapping[str, Any]) -> None:
-        ask_release(host, plan.service.name, manifest.get("command") or (), plan.start_timeout_s)
-
     if is_guarded(plan):
         text_files(
             name=f"port of {plan.service.name}: closed while it is stopped",
@@ -60,7 +58,7 @@ def service(
         name=f"release of {plan.service.name}" + (f": {why}" if why else ""),
         wanted=release_of(plan, build_name),
         check=check,
-        check_earlier=check_earlier,
+        check_earlier=partial(ask_release, service=plan.service.name, wait_s=plan.start_timeout_s),
         restart=restart,
         rebind=(lambda host: release_of(rebind(host), build_name)) if rebind else None,
         part=membership,

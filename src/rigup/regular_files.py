@@ -35,6 +35,11 @@ def home_folder() -> Path:
         ) from None
 
 
+def state_folder() -> Path:
+    """The folder with what rigup remembers of earlier runs of this user. Raises InputError as `home_folder` does."""
+    return Path(os.environ.get("XDG_STATE_HOME") or home_folder() / ".local/state") / "rigup"
+
+
 def user_path(text: str, key: str) -> Path:
     """A path as a user writes it, "~/keys/hub". Raises InputError, naming the key, for the home of an unknown user."""
     if text == "~" or text.startswith("~/"):

@@ -1,6 +1,7 @@
 """Sizes and small value types. Memory is MiB (2**20 bytes), files are bytes, and nothing is called "GB" in code."""
 
 import time
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated
 
@@ -38,6 +39,12 @@ def seconds_text(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def list_text(words: Sequence[str], most: int) -> str:
+    """The first words of a list, and how many more there are: "a, b and 3 more"."""
+    more = len(words) - most
+    return ", ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def uptime_text(seconds: int | None) -> str:

@@ -18,7 +18,7 @@ from rigup.cli.output import bench, fit
 from rigup.cli.output.console import Console
 from rigup.operations.service.history import RetainedRelease
 from rigup.plan import Speed
-from rigup.project.fit_table import Wanted
+from rigup.project.fit_table import FitFilter
 from tests.golden.golden import assert_golden
 from tests.terminal import Terminal, describe, plain
 from tests.unit.cli.page.page_content import result
@@ -113,7 +113,7 @@ def _show_fit(console: Console, hosts: int) -> None:
     ]
     rig: Any = SimpleNamespace(text="8x NVIDIA GeForce RTX 3090, 512 GiB host memory", hosts_per_service=1)
     groups = ", ".join(f"group{number}" for number in range(1, hosts // 5 + 1))
-    fit.show_rigs([(groups, rig, found)], Wanted(0, 0.0, False), console, everything=False)
+    fit.show_rigs([(groups, rig, found)], FitFilter(0, 0.0, False), console, everything=False)
 
 
 SCREENS: dict[str, Callable[[Console, int], None]] = {

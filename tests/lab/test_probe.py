@@ -92,7 +92,7 @@ def rigup(fleet: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_gpus_that_nothing_drives_are_counted(bare: Machine) -> None:
     found = probe(bare)
     assert [gpu.bus for gpu in found.pci_gpus] == ["0000:01:00.0", "0000:21:00.0", "0000:41:00.0"]
-    assert (found.driver, found.nvidia.installed, found.nvidia.flavour, found.gpus) == ("", "", "", ())
+    assert (found.nvidia.loaded, found.nvidia.installed, found.nvidia.flavour, found.gpus) == ("", "", "", ())
     assert (found.init, found.os) == ("systemd", "debian-12")
 
 
@@ -110,7 +110,7 @@ def test_init_wants_to_be_told_what_they_are(bare: Machine, tmp_path: Path) -> N
 
 def test_everything_that_the_driver_tells(driven: Machine) -> None:
     found = probe(driven)
-    assert (found.driver, found.nvidia.installed, found.nvidia.flavour, found.nvidia.cuda) == (
+    assert (found.nvidia.loaded, found.nvidia.installed, found.nvidia.flavour, found.nvidia.cuda) == (
         DRIVER,
         DRIVER,
         "open",
@@ -201,12 +201,12 @@ def test_a_lie_in_the_rig_stops_an_apply(driven: Machine, tmp_path: Path, rig: d
 def test_a_library_newer_than_the_module(driven: Machine) -> None:
     install(driven, versions(NEXT))
     found = probe(driven)
-    assert (found.driver, found.nvidia.installed, found.nvidia.mismatched) == (DRIVER, NEXT, True)
+    assert (found.nvidia.loaded, found.nvidia.installed, found.nvidia.mismatched) == (DRIVER, NEXT, True)
     assert "mismatch" in found.nvidia.error
     assert [gpu.name for gpu in found.gpus] == NAMES
     driven.reboot()
     found = probe(driven)
-    assert (found.driver, found.nvidia.mismatched, len(found.gpus)) == (NEXT, False, 3)
+    assert (found.nvidia.loaded, found.nvidia.mismatched, len(found.gpus)) == (NEXT, False, 3)
 
 
 def test_a_gpu_without_memory_of_its_own(driven: Machine) -> None:

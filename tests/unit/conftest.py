@@ -52,6 +52,7 @@ def local_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         monkeypatch.setattr(lease, "FILE", str(tmp_path / "run/lease/lease.json"))
         monkeypatch.setattr(runner, "load_provision", lambda: provision)
         project = Project(tmp_path, tmp_path, tuple(HostEntry(name, "boxes", {}) for name in roles))
-        return kind(project, dict.fromkeys(roles, ()), dict.fromkeys(roles, HostSettings()), None)
+        contact = connections.Connections(project.data_by_host, None)
+        return kind(project, dict.fromkeys(roles, ()), dict.fromkeys(roles, HostSettings()), contact)
 
     return make

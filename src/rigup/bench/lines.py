@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from rigup.facts.gpu_load import GpuLoad
+from rigup.facts.host_output import MOST_GPUS
 from rigup.operations.service.reply import shown
 
 MOST_BYTES = 1 << 22
 MOST_LEVELS = 1000
 MOST_PARTS = 1000
-MOST_GPUS = 256
 MOST_ROWS = 1000
 MOST_FAILURES = 10_000
 

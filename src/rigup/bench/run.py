@@ -54,8 +54,7 @@ def bench_service(host: Host, plan: BoundPlan, member: Plan, probe: Probe, wante
 def follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client on the host; returns its error output. Ctrl-C and a lost connection end it early."""
     command = StringCommand("python3", "-I", "-c", QuoteString(BOOT))
-    sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
-    channel = host.connector.start(command, program(request), _sudo=sudo)
+    channel = host.connector.start(command, program(request), _sudo=remote.needs_sudo(host))
     channel.settimeout(POLL_SECONDS)
     received, stopped, held, complaints, count = time.monotonic(), 0.0, b"", b"", 0
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import platform
 import time
@@ -132,14 +131,13 @@ def _versions(project: Project) -> dict[str, Any]:
     from rigup import __version__
     from rigup.toolkit import toolkit_root
 
-    lock = project.lock_path
     return {
         "rigup": __version__,
         "toolkit": "a checkout" if (toolkit_root() / "pyproject.toml").exists() else "a wheel",
         "pyinfra": version("pyinfra"),
         "python": platform.python_version(),
         "here": platform.platform(),
-        "lock": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.exists() else "none",
+        "lock": project.lock_digest or "none",
     }
 
 

@@ -7,7 +7,6 @@ if sudo needs none, it is never sent.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,10 +110,9 @@ def run(
     SSHException where the connection is lost.
     """
     lines: list[OutputLine] = []
-    budget = _Budget(host, limits)
     streams = (
-        _Stream("stdout", channel.recv, limits.stdout, budget, lines),
-        _Stream("stderr", channel.recv_stderr, limits.stderr, budget, lines),
+        _Stream("stdout", channel.recv, host, limits, lines),
+        _Stream("stderr", channel.recv_stderr, host, limits, lines),
     )
     greenlets = []
     try:
@@ -163,7 +161,9 @@ def send(channel: Any, host: str, line: str, password: SudoPassword | None, file
     if password:
         authenticate(channel, host, password, QUIET_SECONDS)
     try:
-        shutil.copyfileobj(file, _Input(channel), CHUNK)
+        while chunk := file.read(CHUNK):
+            with gevent.Timeout(QUIET_SECONDS, TimeoutError):
+                channel.sendall(chunk)
     except OSError:
         if not channel.exit_status_ready():  # otherwise it gave up midway, for example on a full disk
             raise
@@ -197,25 +197,14 @@ def as_bytes(stdin: Any) -> bytes:
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts).encode()
 
 
-class _Budget:
-    """The output budget shared by all streams of one command."""
-
-    def __init__(self, host: str, limits: Limits) -> None:
-        self.host, self.limits, self.lines = host, limits, 0
-
-    def count_line(self) -> None:
-        self.lines += 1
-        if self.lines > self.limits.lines:
-            raise TooMuchOutput(self.host, f"more than {self.limits.lines} lines")
-
-
 class _Stream:
-    """One stream of a command, cut into lines as they come."""
+    """One stream of a command, cut into lines as they come; `lines` are those of both streams."""
 
     def __init__(
-        self, name: str, receive: Callable[[int], bytes], most: int, budget: _Budget, lines: list[OutputLine]
+        self, name: str, receive: Callable[[int], bytes], host: str, limits: Limits, lines: list[OutputLine]
     ) -> None:
-        self._name, self._receive, self._most, self._budget, self._lines = name, receive, most, budget, lines
+        self._name, self._receive, self._host, self._limits, self._lines = name, receive, host, limits, lines
+        self._most = limits.stdout if name == "stdout" else limits.stderr
         self._bytes, self._rest = 0, bytearray()
 
     def read(self) -> None:
@@ -230,29 +219,19 @@ class _Stream:
         self._bytes += len(chunk)
         if self._bytes > self._most:
             stream = "standard output" if self._name == "stdout" else "standard error"
-            raise TooMuchOutput(self._budget.host, f"more than {self._most >> 20} MiB on {stream}")
+            raise TooMuchOutput(self._host, f"more than {self._most >> 20} MiB on {stream}")
         first, *others = chunk.split(b"\n")
         self._rest += first
         for other in others:
             self._add(self._rest)
             self._rest = bytearray(other)
-        if len(self._rest) > self._budget.limits.line:
-            raise TooMuchOutput(self._budget.host, f"a line of more than {self._budget.limits.line >> 20} MiB")
+        if len(self._rest) > self._limits.line:
+            raise TooMuchOutput(self._host, f"a line of more than {self._limits.line >> 20} MiB")
 
     def _add(self, line: bytearray) -> None:
-        self._budget.count_line()
+        if len(self._lines) >= self._limits.lines:
+            raise TooMuchOutput(self._host, f"more than {self._limits.lines} lines")
         self._lines.append(OutputLine(self._name, line.decode(errors="replace")))
-
-
-class _Input:
-    """A channel's standard input, as a file that is written to."""
-
-    def __init__(self, channel: Any) -> None:
-        self._channel = channel
-
-    def write(self, chunk: bytes) -> None:
-        with gevent.Timeout(QUIET_SECONDS, TimeoutError):
-            self._channel.sendall(chunk)
 
 
 def _feed(channel: Any, stdin: bytes) -> None:

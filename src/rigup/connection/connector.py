@@ -26,7 +26,7 @@ from rigup.connection.command_channel import (
     run,
     send,
 )
-from rigup.connection.fact_cache import FactReader, current_reader, is_read_only
+from rigup.connection.fact_cache import CURRENT_READER, READ_ONLY, FactReader
 from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
@@ -73,7 +73,7 @@ class RigupSSHConnector(SSHConnector):
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""
-        reader = current_reader()
+        reader = CURRENT_READER.get()
         if reader is not None and reader.host is self.host:
             return reader.answer(command, arguments, self._run)
         with self._changing():
@@ -82,7 +82,7 @@ class RigupSSHConnector(SSHConnector):
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Facts cached so far are not used for anything that starts within this or after it."""
-        if self.facts is None or is_read_only():
+        if self.facts is None or READ_ONLY.get():
             yield
             return
         self.facts.forget()
@@ -109,13 +109,7 @@ class RigupSSHConnector(SSHConnector):
 
         Output of the login shell comes first on that channel. Raises OSError when the connection goes silent.
         """
-        line, password = self._line(with_marker(command), arguments)
-        channel = self._session()
-        channel.settimeout(QUIET_SECONDS)
-        channel.exec_command(line)
-        if password:
-            authenticate(channel, self.host.name, password, QUIET_SECONDS)
-            channel.settimeout(QUIET_SECONDS)
+        channel, _ = self._begun(command, arguments)
         channel.sendall(text.encode())
         return channel
 
@@ -124,14 +118,17 @@ class RigupSSHConnector(SSHConnector):
 
         Output of the login shell comes first on both streams. Raises OSError when the connection goes silent.
         """
-        line, password = self._line(with_marker(command), arguments)
-        channel, heard = self._session(), b""
-        channel.settimeout(QUIET_SECONDS)
-        channel.exec_command(line)
-        if password:
-            heard = authenticate(channel, self.host.name, password, QUIET_SECONDS)
+        channel, heard = self._begun(command, arguments)
         channel.shutdown_write()
         return channel, heard
+
+    def _begun(self, command: StringCommand, arguments: dict[str, Any]) -> tuple[Any, bytes]:
+        """Starts a command, as root if the arguments say so. Returns its channel and the standard error so far."""
+        line, password = self._line(with_marker(command), arguments)
+        channel = self._session()
+        channel.settimeout(QUIET_SECONDS)
+        channel.exec_command(line)
+        return channel, authenticate(channel, self.host.name, password, QUIET_SECONDS) if password else b""
 
     def put_file(self, filename_or_io: Any, remote_filename: str, *_: Any, **arguments: Any) -> bool:
         """Writes a file to the host, as the user in the arguments. Raises OSError if the connection stalls."""

@@ -82,11 +82,11 @@ class FactReader:
 
     def _get_fact(self, fact: Any, *args: Any, **kwargs: Any) -> Any:
         """Replaces the host's own method. Raises HostFailed where pyinfra would continue with a default value."""
-        token, self._why = _asking.set(self), "its output cannot be parsed"
+        token, self._why = CURRENT_READER.set(self), "its output cannot be parsed"
         try:
             value, could_be_read = pyinfra_internals.read_fact(self.host, fact, args, kwargs)
         finally:
-            _asking.reset(token)
+            CURRENT_READER.reset(token)
         if not could_be_read:
             raise HostFailed(f"{self.host.name}: {fact.__name__} could not be read: {self._why}")
         return value
@@ -113,28 +113,20 @@ class FactReader:
         return answer if time.monotonic() - learned < FRESH_SECONDS else None
 
 
-_asking: ContextVar[FactReader | None] = ContextVar("rigup_asking", default=None)
-_harmless: ContextVar[bool] = ContextVar("rigup_harmless", default=False)
-
-
-def current_reader() -> FactReader | None:
-    """The reader for which a fact is being read in this greenlet."""
-    return _asking.get()
-
-
-def is_read_only() -> bool:
-    """Whether this greenlet's commands are marked as not changing any fact."""
-    return _harmless.get()
+CURRENT_READER: ContextVar[FactReader | None] = ContextVar("rigup_asking", default=None)
+"""The reader for which a fact is being read in this greenlet."""
+READ_ONLY: ContextVar[bool] = ContextVar("rigup_harmless", default=False)
+"""Whether this greenlet's commands are marked as not changing any fact."""
 
 
 @contextmanager
 def read_only() -> Iterator[None]:
     """Marks commands as not changing any fact, such as renewing a lease or asking a service."""
-    token = _harmless.set(True)
+    token = READ_ONLY.set(True)
     try:
         yield
     finally:
-        _harmless.reset(token)
+        READ_ONLY.reset(token)
 
 
 # a fact takes these from its operation; a question has a time-out of its own, and is not asked twice

@@ -22,9 +22,9 @@ from rigup.connection.fact_batch import CommandResult
 from rigup.connection.lease import stamp
 from rigup.connection.pyinfra_internals import CommandOutput
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.probe_script import PROBE_SECONDS, RUN_PROBE
 from rigup.facts.probe_script import definitions as probe_definitions
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 
 if TYPE_CHECKING:
@@ -64,11 +64,6 @@ class Handshake:
     held: bool
     probe: Probe
     answers: dict[str, CommandResult]
-
-    @property
-    def is_root(self) -> bool:
-        """Whether the part that needs root has run."""
-        return self.uid == "0" or self.sudo == "free"
 
 
 def shake_hands(host: Host, **arguments: Any) -> Handshake:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import gevent
@@ -19,12 +19,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
     """While entered, the first signal asks every host's work to stop, and the second ends the process."""
-    watchers = [gevent.signal_handler(number, _stop) for number in SIGNALS]
-    try:
+    with _answered_by(_stop):
         yield
-    finally:
-        for watcher in watchers:
-            watcher.cancel()
 
 
 @contextmanager
@@ -40,9 +36,15 @@ def ended_by_signals() -> Iterator[Event]:
             os._exit(130)
         ended.set()
 
-    watchers = [gevent.signal_handler(number, end) for number in SIGNALS]
-    try:
+    with _answered_by(end):
         yield ended
+
+
+@contextmanager
+def _answered_by(handler: Callable[[], None]) -> Iterator[None]:
+    watchers = [gevent.signal_handler(number, handler) for number in SIGNALS]
+    try:
+        yield
     finally:
         for watcher in watchers:
             watcher.cancel()

@@ -35,15 +35,15 @@ def between_imports() -> Iterator[None]:
 
     importing = gevent.getcurrent()
 
-    class Turns:
+    class SleepBeforeImport:
         @staticmethod
         def find_spec(name: str, path: object = None, target: object = None) -> None:
             if gevent.getcurrent() is importing:
                 gevent.sleep(0)
 
     gevent.sleep(0)  # makes gevent's loop, which imports, too
-    sys.meta_path.insert(0, Turns)
+    sys.meta_path.insert(0, SleepBeforeImport)
     try:
         yield
     finally:
-        sys.meta_path.remove(Turns)
+        sys.meta_path.remove(SleepBeforeImport)

@@ -36,7 +36,7 @@ def shake_hands_as_root(host: Host, password: str | None) -> Handshake:
     if handshake.sudo == "tty":
         raise _wants_terminal(host, handshake.user)
     host.data._sudo = True
-    if handshake.is_root:
+    if handshake.sudo == "free":
         return handshake
     _try_password(host, handshake.user, password)
     return shake_hands(host, _sudo=True)

@@ -71,8 +71,7 @@ class OpenTunnel:
     @property
     def stands(self) -> bool:
         """Whether the connection that it leads through still stands."""
-        transport = self._host.connector.client.get_transport() if self._host.connector.client else None
-        return transport is not None and bool(transport.is_active())
+        return remote.is_open(self._host)
 
     def check(self) -> None:
         """Raises HostFailed where something was not let through."""
@@ -135,10 +134,10 @@ class _PortGuard:
     def __init__(self, host: Host, unit: str, there: tuple[str, int]) -> None:
         text = program_file("listeners.py").read_text()
         words = ("python3", "-I", "-c", text, unit, there[0], str(there[1]))
-        sudo = bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)
+        command = StringCommand(*map(QuoteString, words))
         self._lock, self._held = Semaphore(), b""
         try:
-            self._channel = host.connector.start(StringCommand(*map(QuoteString, words)), "", _sudo=sudo)
+            self._channel = host.connector.start(command, "", _sudo=remote.needs_sudo(host))
         except remote.CONNECTION_ERRORS:
             raise HostFailed(f"{host.name}: connection lost", "run the same command again") from None
         self._channel.settimeout(GUARD_SECONDS)

@@ -5,9 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rigup.facts.bounds import json_of
+from rigup.facts.bounds import Unreadable, json_of
 from rigup.facts.host_output import Figure, HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 
 MOST_LINES = 2000
 """The maximum number of records to read, on this machine or from a host: the last ones."""

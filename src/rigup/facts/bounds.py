@@ -11,9 +11,9 @@ import math
 import re
 from typing import Any, NoReturn
 
-from rigup.facts.unreadable import Unreadable
 from rigup.printable import one_line
 
+HINT = "fix it on the host; rigup changes nothing there until then"
 MOST_CHARACTERS = 1 << 20
 """Limit for one document: a release's manifest, a response, a record."""
 MOST_LINE = 4096
@@ -23,8 +23,18 @@ MOST_VALUES = 50_000
 """Limit for numbers, strings, lists and objects in one document."""
 MOST_COUNT = 2**53
 """Larger numbers are not exact in JSON, and nothing on a host counts this far."""
+LAST_SECOND = 253_402_300_799
+"""9999-12-31 in seconds since 1970, the latest time that Python can represent."""
 _SHOWN = 60
 _DIGITS = re.compile(r"[0-9]{1,16}")
+
+
+class Unreadable(ValueError):
+    """Raised if output of a host is invalid. hint: how to fix it, as far as that is known."""
+
+    def __init__(self, message: str, hint: str = HINT) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def line(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from rigup.facts.bounds import json_of
-from rigup.facts.host_output import Count, HostOutput, Line, checked
+from rigup.facts.host_output import MOST_GPUS, Count, HostOutput, Line, checked
 
 # an integer stays an integer
 _Number = Annotated[int | float, Field(ge=0, le=1e12, allow_inf_nan=False)]
@@ -39,13 +39,13 @@ class HostLoad(HostOutput):
 
     by: Line
     seconds: _Number
-    gpus: Annotated[list[GpuLoad], Field(max_length=256)]
+    gpus: Annotated[list[GpuLoad], Field(max_length=MOST_GPUS)]
 
 
 class _Products(HostOutput):
     error: Line = ""
     seconds: _Number = 0
-    gpus: Annotated[list[GpuLoad], Field(max_length=256)] = []
+    gpus: Annotated[list[GpuLoad], Field(max_length=MOST_GPUS)] = []
 
 
 def products(text: str, by: str) -> HostLoad | str:

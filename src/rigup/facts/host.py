@@ -124,14 +124,13 @@ class Probe:
     stopped: tuple[str, ...] = ()
     damaged: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def driver(self) -> str:
-        """The version of the NVIDIA driver that the kernel runs; "" without one."""
-        return self.nvidia.loaded
+    def active(self, service: str) -> str:
+        """The state of a service's unit as systemd says it; "unknown" if the host did not say it."""
+        return self.units.get(service, UnitState()).active
 
     def rests(self, service: str) -> bool:
         """Whether a service was stopped on purpose and does not run."""
-        return service in self.stopped and self.units.get(service, UnitState()).active not in RUNNING
+        return service in self.stopped and self.active(service) not in RUNNING
 
     def disk(self, path: str) -> Disk | None:
         """The disk that holds one of rigup's paths."""

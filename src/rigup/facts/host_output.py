@@ -4,8 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from rigup.facts.bounds import MOST_COUNT, kind, line, shown
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import MOST_COUNT, Unreadable, kind, line, shown
 
 
 class HostOutput(BaseModel):
@@ -17,6 +16,8 @@ class HostOutput(BaseModel):
 Line = Annotated[str, AfterValidator(line)]
 Count = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 Figure = Annotated[float, Field(ge=0, le=1e12, strict=True)]
+MOST_GPUS = 256
+GpuIndex = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 _Model = TypeVar("_Model", bound=HostOutput)
 

@@ -1,20 +1,15 @@
 """How the GPUs of a host are connected and whether they are well, read and measured by a program on the host."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from rigup.facts.bounds import json_of
-from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
-from rigup.facts.nvidia_parsing import MOST_GPUS
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable, json_of
+from rigup.facts.host_output import Count, Figure, GpuIndex, HostOutput, Line, checked
 
 MOST_LINES = 10_000
 _OUTPUT = "the output of verify_links.py"
-
-_Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
 class GpuLink(HostOutput):
@@ -26,7 +21,7 @@ class GpuLink(HostOutput):
     unmeasured: why it was not measured.
     """
 
-    gpu: _Index
+    gpu: GpuIndex
     bus: Line
     generation: Count | None = None
     width: Count | None = None
@@ -55,7 +50,7 @@ class PairLink(HostOutput):
     10**9 bytes per second. correct: whether the data arrived unchanged. unmeasured: why it was not measured.
     """
 
-    pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
+    pair: Annotated[list[GpuIndex], Field(min_length=2, max_length=2)]
     read: bool | None = None
     write: bool | None = None
     nvlink: bool | None = None
@@ -78,8 +73,7 @@ class _Rest(HostOutput):
     error: Line = ""
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(HostOutput):
     """Everything that the program printed. error: why NVML did not answer. done: whether the program got to its end."""
 
     gpus: tuple[GpuLink, ...] = ()
@@ -88,31 +82,24 @@ class Links:
     error: str = ""
     done: bool = False
 
-    def as_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        parts = {"gpus": self.gpus, "pairs": self.pairs, "xids": self.xids}
-        rest = {key: value for key, value in asdict(self).items() if key not in parts}
-        return {name: [one.model_dump() for one in found] for name, found in parts.items()} | rest
+
+_KINDS: dict[str, type[HostOutput]] = {"gpu": GpuLink, "pair": PairLink, "xid": Xid}
+"""What a line is about, by the key that it has."""
 
 
 def parse(lines: Iterable[str]) -> Links:
     """Parses the program's lines. Raises Unreadable for one that it cannot have printed."""
-    gpus: list[GpuLink] = []
-    pairs: list[PairLink] = []
-    xids: list[Xid] = []
+    found: dict[str, list[Any]] = {key: [] for key in _KINDS}
     error, done = "", False
     for number, text in enumerate(line for line in lines if line.strip()):
         if number >= MOST_LINES:
             raise Unreadable(f"{_OUTPUT}: more than {MOST_LINES:,} lines")
         value = json_of(text, _OUTPUT)
-        keys = value.keys() if isinstance(value, dict) else set()
-        if "gpu" in keys:
-            gpus.append(checked(GpuLink, value, _OUTPUT))
-        elif "pair" in keys:
-            pairs.append(checked(PairLink, value, _OUTPUT))
-        elif "xid" in keys:
-            xids.append(checked(Xid, value, _OUTPUT))
+        key = next((key for key in _KINDS if isinstance(value, dict) and key in value), None)
+        if key is not None:
+            found[key].append(checked(_KINDS[key], value, _OUTPUT))
         else:
             rest = checked(_Rest, value, _OUTPUT)
             error, done = rest.error or error, rest.done or done
-    return Links(tuple(gpus), tuple(pairs), tuple(xids), error, done or bool(error))
+    gpus, pairs, xids = (tuple(lines) for lines in found.values())
+    return Links(gpus=gpus, pairs=pairs, xids=xids, error=error, done=done or bool(error))

@@ -5,10 +5,10 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup.facts.bounds import json_of
-from rigup.facts.host_output import HostOutput, Line, checked
+from rigup.facts.host_output import MOST_GPUS, HostOutput, Line, checked
 from rigup.node import Node
 
-_MOST_GPUS, _MOST_NODES, _MOST_MEMBERS = 256, 256, 256
+_MOST_NODES, _MOST_MEMBERS = 256, 256
 
 
 class _CheckpointRecord(HostOutput):
@@ -18,7 +18,7 @@ class _CheckpointRecord(HostOutput):
     place: Line = ""
 
 
-_Gpu = Annotated[tuple[Annotated[int, Field(ge=0, lt=_MOST_GPUS, strict=True)], Line], Field(strict=False)]
+_Gpu = Annotated[tuple[Annotated[int, Field(ge=0, lt=MOST_GPUS, strict=True)], Line], Field(strict=False)]
 
 
 class _GroupRecord(HostOutput):
@@ -40,7 +40,7 @@ class _ManifestRecord(_LoadedRecord):
     members: Annotated[dict[Line, _MemberRecord], Field(max_length=_MOST_MEMBERS)] | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
     environment: dict[str, str] | None = None
-    gpus: Annotated[list[_Gpu], Field(max_length=_MOST_GPUS)] | None = None
+    gpus: Annotated[list[_Gpu], Field(max_length=MOST_GPUS)] | None = None
     set: _GroupRecord | None = None
 
 

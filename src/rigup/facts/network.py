@@ -11,9 +11,8 @@ from typing import Annotated
 from pydantic import Field
 from pyinfra.api import FactBase
 
-from rigup.facts.bounds import count, json_of, shown
+from rigup.facts.bounds import Unreadable, count, json_of, shown
 from rigup.facts.host_output import HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 
 ACTIVE = "ACTIVE"
 MOST_LINES = 100_000
@@ -54,7 +53,9 @@ class _AddressOutput(HostOutput):
     prefixlen: Annotated[int, Field(ge=0, le=128, strict=False)] = 0
 
 
-class _LinkOutput(HostOutput):
+class LinkOutput(HostOutput):
+    """One interface in the output of `ip -json addr`; with `to ADDRESS`, all without that address are {}."""
+
     ifname: Line = ""
     flags: Annotated[list[Line], Field(max_length=100)] = []
     operstate: Line = ""
@@ -63,7 +64,12 @@ class _LinkOutput(HostOutput):
 
 
 class _LinksOutput(HostOutput):
-    links: Annotated[list[_LinkOutput], Field(max_length=10_000)]
+    links: Annotated[list[LinkOutput], Field(max_length=10_000)]
+
+
+def read_links(text: str) -> list[LinkOutput]:
+    """Parses the output of `ip -json addr`. Raises Unreadable."""
+    return checked(_LinksOutput, {"links": json_of(text, _ADDRESSES)}, _ADDRESSES).links
 
 
 @dataclass(frozen=True)
@@ -149,15 +155,14 @@ def parse(output: list[str]) -> HostNetwork:
     speeds = dict(words[:2] for words in (line.split() for line in by_key.get("speed", ())) if len(words) > 1)
     if not listed.startswith("["):  # an error message, for example that ip is not installed
         return HostNetwork(error=shown(listed) or "the list of interfaces is missing")
-    found = checked(_LinksOutput, {"links": json_of(listed, _ADDRESSES)}, _ADDRESSES)
-    interfaces = tuple(_interface(each, speeds) for each in found.links if each.ifname)
+    interfaces = tuple(_interface(each, speeds) for each in read_links(listed) if each.ifname)
     try:
         return HostNetwork(interfaces, _rdma(by_key), shown(connection[2]) if len(connection) == 4 else "")
     except ValueError as error:
         raise Unreadable(f"its RDMA devices: {error}") from None
 
 
-def _interface(link: _LinkOutput, speeds: dict[str, str]) -> Interface:
+def _interface(link: LinkOutput, speeds: dict[str, str]) -> Interface:
     speed = speeds.get(link.ifname, "")
     return Interface(
         link.ifname,

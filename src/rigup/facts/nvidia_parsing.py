@@ -2,14 +2,13 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from rigup.facts.bounds import count, kind, literal_of
+from rigup.facts.bounds import Unreadable, count, kind, literal_of
 from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
-from rigup.facts.host_output import Count, Figure, HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.host_output import Count, Figure, GpuIndex, HostOutput, Line, checked
 from rigup.units import MIB
 
 _DISPLAY, _BRIDGE = "0x03", "0x068"
@@ -17,9 +16,6 @@ _LIBRARY = "libnvidia-ml.so."
 _NVML = "NVML output"
 # installs Lambda's own builds of the driver, of CUDA and of frameworks together
 _LAMBDA_PACKAGE, _LAMBDA = "lambda-stack-cuda", "Lambda Stack"
-MOST_GPUS = 256
-
-_Index = Annotated[int, Field(ge=0, lt=MOST_GPUS)]
 
 
 class _DriverOutput(HostOutput):
@@ -32,7 +28,7 @@ class _DriverOutput(HostOutput):
 class _GpuOutput(HostOutput):
     """A GPU that responds."""
 
-    gpu: _Index
+    gpu: GpuIndex
     name: Line
     uuid: Line
     bus: Line | None = None
@@ -60,12 +56,12 @@ class _GpuOutput(HostOutput):
 class _LostGpu(HostOutput):
     """A GPU that does not respond, and why."""
 
-    gpu: _Index
+    gpu: GpuIndex
     error: Line
 
 
 class _PairOutput(HostOutput):
-    pair: Annotated[list[_Index], Field(min_length=2, max_length=2)]
+    pair: Annotated[list[GpuIndex], Field(min_length=2, max_length=2)]
     path: Line | None = None
     peer: bool | None = None
     nvlink: bool | None = None
@@ -78,21 +74,15 @@ class _NvidiaOutput(HostOutput):
 
 @dataclass
 class NvidiaLines:
-    """Collects lines one by one; `driver` and `gpus` return the result at the end."""
+    """Collects lines one by one; `driver` and `gpus` return the result at the end. nvidia: fields of `Nvidia`."""
 
-    loaded: str = ""
-    flavour: str = ""
-    installed: str = ""
-    nouveau: bool = False
-    installer: bool = False
-    image: str = ""
+    nvidia: dict[str, Any] = field(default_factory=dict)
     pci_gpus: list[PciGpu] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
     bridges: int = 0
     switches: int = 0
     cards: dict[str, tuple[str, str]] = field(default_factory=dict)
     fabric: dict[str, str] = field(default_factory=dict)
-    error: str = ""
     system: _DriverOutput = field(default_factory=_DriverOutput)
     answers: dict[int, _GpuOutput | _LostGpu] = field(default_factory=dict)
     pairs: dict[tuple[int, int], GpuPair] = field(default_factory=dict)
@@ -101,16 +91,15 @@ class NvidiaLines:
         """Takes one line. Raises ValueError if it is unreadable, Unreadable if NVML cannot have printed it."""
         if key == "driver":
             version = re.search(r" ([0-9]{1,6}(?:\.[0-9]{1,6}){1,3}) ", f"{rest} ")
-            self.loaded = version[1] if version else ""
-            self.flavour = "open" if "Open Kernel Module" in rest else "proprietary"
+            if version:
+                flavour = "open" if "Open Kernel Module" in rest else "proprietary"
+                self.nvidia |= {"loaded": version[1], "flavour": flavour}
         elif key == "library":
-            self.installed = rest.removeprefix(_LIBRARY) if rest.startswith(_LIBRARY) else ""
-        elif key == "nouveau":
-            self.nouveau = True
-        elif key == "installer":
-            self.installer = True
+            self.nvidia["installed"] = rest.removeprefix(_LIBRARY) if rest.startswith(_LIBRARY) else ""
+        elif key in ("nouveau", "installer"):
+            self.nvidia[key] = True
         elif key == "image":
-            self.image = rest
+            self.nvidia[key] = rest
         elif key == "pci":
             bus, kind_of_device, device, node, *bar = rest.split()
             self._take_device(bus, kind_of_device, device, node, count(bar[0]) if bar else 0)
@@ -144,7 +133,8 @@ class NvidiaLines:
         else:
             general = checked(_NvidiaOutput, answer, _NVML)
             self.system = general.system or self.system
-            self.error = general.error or self.error
+            if general.error:
+                self.nvidia["error"] = general.error
 
     def driver(
         self, packages: dict[str, str], unconfigured: dict[str, str], of_distribution: tuple[str, ...]
@@ -152,18 +142,13 @@ class NvidiaLines:
         """The driver. packages, unconfigured, of_distribution: from the probe's package list."""
         managers = [version for name, version in packages.items() if name.startswith("nvidia-fabricmanager")]
         there = self.fabric.get("LoadState") == "loaded"
+        image = _LAMBDA if _LAMBDA_PACKAGE in packages else ""
         return Nvidia(
-            loaded=self.loaded,
-            installed=self.installed,
-            flavour=self.flavour if self.loaded else "",
+            **({"image": image} | self.nvidia),
             cuda=self.system.cuda or "",
-            error=self.error,
             packages=packages,
             of_distribution=of_distribution,
             unconfigured=unconfigured,
-            installer=self.installer,
-            image=self.image or (_LAMBDA if _LAMBDA_PACKAGE in packages else ""),
-            nouveau=self.nouveau,
             devices=tuple(self.devices),
             nvswitches=self.switches or self.bridges,
             fabric_manager=FabricManager(

@@ -13,26 +13,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup import layout
-from rigup.facts.bounds import count, json_of, line, shown
+from rigup.facts.bounds import LAST_SECOND, Unreadable, count, json_of, line, shown
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.host_output import HostOutput, checked
 from rigup.facts.manifest import read_manifest
 from rigup.facts.memory_modules import MemoryModule, described, module_of
 from rigup.facts.nvidia_parsing import NvidiaLines
-from rigup.facts.unreadable import Unreadable
 
-_TEXT = {
-    "os": "os",
-    "os_name": "os_name",
-    "os_like": "os_like",
-    "arch": "architecture",
-    "kernel": "kernel",
-    "hostname": "hostname",
-    "boot_id": "boot_id",
-    "init": "init",
-    "virtualisation": "virtualisation",
-    "secure_boot": "secure_boot",
-}
+_TEXT = ("os", "os_name", "os_like", "kernel", "hostname", "boot_id", "init", "virtualisation")
 _LISTS = {
     "build": "builds",
     "weights": "weights",
@@ -65,10 +53,8 @@ _MOST_OF |= {
     "nvidia_device": 1000,
     "port": 20_000,
 }
-# 9999-12-31, the last moment that Python's datetime can hold
-_LAST_SECOND = 253_402_300_799
 _MOST_KIB = 2**50
-_NUMBERS = {"clock": _LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
+_NUMBERS = {"clock": LAST_SECOND, "cpus": 1_000_000, "memory_kib": _MOST_KIB}
 
 
 class _BuildTargetOutput(HostOutput):
@@ -136,8 +122,10 @@ def _take(found: _Found, key: str, rest: str) -> None:
         rest = line(rest)
     if key == "secure_boot":
         found.values[key] = _SECURE_BOOT.get(rest, rest)
+    elif key == "arch":
+        found.values["architecture"] = rest
     elif key in _TEXT:
-        found.values[_TEXT[key]] = rest
+        found.values[key] = rest
     elif key in _NUMBERS:
         found.values[key] = count(rest, _NUMBERS[key])
     elif key in _LISTS:
@@ -200,15 +188,11 @@ def _service(found: _Found, rest: str) -> None:
 def _release(found: _Found, rest: str) -> None:
     name, _, text = rest.partition(" ")
     name = line(name)
+    path = f"{layout.service_folder(name)}/current/release.json"
     try:
-        found.values.setdefault("releases", {})[name] = read_manifest(text, current_manifest(name))
+        found.values.setdefault("releases", {})[name] = read_manifest(text, path)
     except Unreadable as error:
         found.values.setdefault("damaged", {})[name] = str(error)
-
-
-def current_manifest(service: str) -> str:
-    """The path of the manifest of a service's current release on a host."""
-    return f"{layout.service_folder(service)}/current/release.json"
 
 
 def _systemd(found: _Found, rest: str) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rigup.facts.gpus import ProbedGpu
 from rigup.facts.links import GpuLink, Links, PairLink
 from rigup.facts.probe import Probe
+from rigup.units import list_text
 
 # 10**9 bytes per second for each lane, after encoding
 _LANE_GBS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -164,7 +165,7 @@ def _on_the_way(links: Links) -> Iterator[LinkFinding]:
     if bridges and len(links.gpus) > 1:
         yield LinkFinding(
             wants,
-            f"ACS sends P2P through the host on {_listed(bridges)}",
+            f"ACS sends P2P through the host on {list_text(bridges, 4)}",
             "switch ACS off in the BIOS; or at boot: setpci -s BRIDGE ECAP_ACS+6.w=0" if wants else "",
         )
     if len(links.gpus) > 1 and any((link.iommu or "").startswith("DMA") for link in links.gpus):
@@ -188,7 +189,3 @@ def _xids(links: Links) -> Iterator[LinkFinding]:
 def unmeasured(links: Iterable[GpuLink | PairLink]) -> str:
     """Why something was not measured, each reason once; "" if everything was."""
     return "; ".join(dict.fromkeys(link.unmeasured for link in links if link.unmeasured))
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

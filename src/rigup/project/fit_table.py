@@ -76,7 +76,7 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FitFilter:
     """What a model that fits must reach to be listed.
 
     context: tokens. speed: tokens per second, at the low end of the estimate. commercial: whether the license must
@@ -137,7 +137,7 @@ def fits_of(rig: Rig, catalogue: Catalogue, lock: Lock, context: int = 0) -> tup
 
 
 def smallest_of(
-    model: Model, wanted: Wanted, catalogue: Catalogue, lock: Lock, host_memory_gib: float | None = None
+    model: Model, wanted: FitFilter, catalogue: Catalogue, lock: Lock, host_memory_gib: float | None = None
 ) -> tuple[Fit, ...]:
     """For each GPU of the catalogue the smallest of COUNTS that serves the model as wanted; else the largest count.
 

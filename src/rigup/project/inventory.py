@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from rigup.errors import InputError
 from rigup.plain_values import check_bounds, quoted
 from rigup.project.group_data import GROUP_DATA, execute, load_group_data, shown
 from rigup.project.ssh_settings import check_host_name, check_ssh_settings
-from rigup.regular_files import files_in, is_absent
+from rigup.regular_files import files_in, is_absent, sha256_of
 from rigup.toolkit import toolkit_root as toolkit_root
 
 INVENTORIES = "inventories"
@@ -51,6 +52,13 @@ class HostEntry:
     origins: dict[str, str] = field(default_factory=dict)
 
     @property
+    def services(self) -> dict[str, Mapping[str, Any]]:
+        """What the inventory says of each service, as far as it is a table."""
+        found = self.data.get("services")
+        tables = found.items() if isinstance(found, Mapping) else ()
+        return {str(name): said if isinstance(said, Mapping) else {} for name, said in tables}
+
+    @property
     def data_path(self) -> str:
         """The file that the rig was read from, for messages."""
         return self.origins["rig"]
@@ -83,6 +91,11 @@ class Project:
         """The fleet's own lock; where it has none, that of the toolkit."""
         own = self.root / LOCK
         return toolkit_root() / LOCK if is_absent(own) and not is_absent(toolkit_root() / LOCK) else own
+
+    @property
+    def lock_digest(self) -> str:
+        """The sha256 of the lock, in hex; "" without one."""
+        return sha256_of(self.lock_path) if self.lock_path.is_file() else ""
 
 
 def load_project(path: str | None, limit: str | None = None) -> Project:

@@ -5,7 +5,6 @@ A record contains names of steps, error messages and hashes, none of which conta
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -21,7 +20,7 @@ from rigup import __version__, layout
 from rigup.errors import InputError
 from rigup.plan import Plan
 from rigup.project.inventory import Project
-from rigup.regular_files import home_folder
+from rigup.regular_files import state_folder
 from rigup.run.result import HostResult
 from rigup.units import time_text
 
@@ -74,8 +73,7 @@ class Recorder:
 
     def __init__(self, project: Project, who: str, verb: str) -> None:
         self.who, self.verb, self.when = who, verb, time_text(time.time())
-        lock = project.lock_path
-        self.lock = hashlib.sha256(lock.read_bytes()).hexdigest()[:16] if lock.is_file() else ""
+        self.lock = project.lock_digest[:16]
         self._git = _ask_git(project.root)
         self._commit: str | None = None
 
@@ -145,8 +143,7 @@ def kept_here(host: str) -> list[dict[str, Any]]:
 
 def here(host: str) -> Path:
     """The file with this machine's records of a host."""
-    state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
-    return Path(state) / "rigup/applies" / f"{host.replace('/', '_')}.jsonl"
+    return state_folder() / "applies" / f"{host.replace('/', '_')}.jsonl"
 
 
 def appending(record: ApplyRecord) -> tuple[str, str]:

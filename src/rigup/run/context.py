@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import gevent
 from pyinfra.api import State
@@ -15,7 +16,7 @@ from rigup.connection.connections import Connections
 from rigup.connection.handshake import Handshake
 from rigup.connection.lease import Lease
 from rigup.errors import HostFailed, RigupError, Unreachable
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable
 from rigup.host import Host
 from rigup.operations.builds import builders_at_work
 from rigup.operations.primitives import jobs, remote
@@ -26,6 +27,8 @@ from rigup.run.result import TAKES_PART, Change, HostResult
 from rigup.settings import HostSettings
 
 Work = Callable[[Host], None]
+Key = TypeVar("Key")
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -96,3 +99,17 @@ class RunContext:
             builders_at_work.end(host.name)
             self.groups.leave(host.name, result)
             result.seconds += time.monotonic() - began
+
+
+def ask_quietly(state: State, questions: Mapping[Key, Callable[[], Found | None]]) -> dict[Key, Found]:
+    """What each question to a host returns, all asked concurrently; without those that fail or return None."""
+
+    def quietly(question: Callable[[], Found | None]) -> Found | None:
+        try:
+            return question()
+        except (RigupError, Unreadable, *remote.CONNECTION_ERRORS):
+            return None
+
+    asked = {key: state.pool.spawn(quietly, question) for key, question in questions.items()}
+    gevent.joinall(list(asked.values()))
+    return {key: greenlet.value for key, greenlet in asked.items() if greenlet.value is not None}

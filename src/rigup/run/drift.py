@@ -17,6 +17,7 @@ from rigup.plan import DriverPlan, Plan
 from rigup.preflight.driver import managed_driver
 from rigup.preflight.rig import differences
 from rigup.systemd.release import GPUS_KEY
+from rigup.units import list_text
 
 What = Literal[
     "gpus",
@@ -39,7 +40,7 @@ What = Literal[
 
 # Drop-ins of the distribution are not drift.
 _SHIPPED_UNITS = ("/usr/lib/", "/lib/")
-_MOST_NAMED = 4
+MOST_NAMED = 4
 _KEYS: tuple[What, ...] = ("build", "checkpoint", "command", "environment")
 _RELEASE_KEYS = (*_KEYS, GPUS_KEY)
 
@@ -100,12 +101,12 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
     if len(differing) > 1:
         yield Drift("driver", ", ".join(differing))
     if driver and (others := unpinned_packages(probe, driver)):
-        yield Drift("packages", _listed([f"{name} {version}" for name, version in others.items()]))
+        yield Drift("packages", list_text([f"{name} {version}" for name, version in others.items()], MOST_NAMED))
     limit = plan.rig.power_limit_w
     other = {gpu.index: gpu.power.limit_w for gpu in probe.gpus if limit is not None and gpu.power.limit_w != limit}
     if other:
-        found = _listed([f"GPU {index} has {'none' if w is None else f'{w:g} W'}" for index, w in other.items()])
-        yield Drift("power", f"{found}; declared: {limit} W")
+        found = [f"GPU {index} has {'none' if w is None else f'{w:g} W'}" for index, w in other.items()]
+        yield Drift("power", f"{list_text(found, MOST_NAMED)}; declared: {limit} W")
 
 
 def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[str, ...]) -> Iterator[Drift]:
@@ -119,7 +120,7 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[s
         yield from _release(probe, name, release, wanted)
         yield from _origin(probe, plan, str(release.get("build", "")), builders)
     if plan.build and (moved := _moved_packages(probe, plan.build.pinned_runtime_packages)):
-        yield Drift("packages", _listed(moved), name)
+        yield Drift("packages", list_text(moved, MOST_NAMED), name)
     if unit and (release is not None or name in probe.damaged) and unit.active != "active" and not probe.rests(name):
         yield Drift("state", f"{layout.unit_name(name)} is {unit.active}", name)
     if unit and (by_hand := _overrides(unit.overrides)):
@@ -167,7 +168,7 @@ def _moved(key: str, there: Any, wanted: Any) -> str:
     if key == "environment":
         old, new = dict(there or {}), dict(wanted or {})
         names = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-        return f"differs from the plan: {_listed(names)}"
+        return f"differs from the plan: {list_text(names, MOST_NAMED)}"
     gone = [word for word in there or [] if word not in (wanted or [])]
     new_words = [word for word in wanted or [] if word not in (there or [])]
     return f"{' '.join(gone) or 'nothing'}; the plan: {' '.join(new_words) or 'without'}"
@@ -193,16 +194,15 @@ def _overrides(paths: str) -> list[str]:
 def _disabled(probe: Probe, disabled: tuple[str, ...]) -> Iterator[Drift]:
     for name in disabled:
         if name in probe.current and not probe.rests(name):
-            state = probe.units[name].active if name in probe.units else "unknown"
-            yield Drift("state", f"{layout.unit_name(name)} is {state}; the inventory says enabled = False", name)
+            message = f"{layout.unit_name(name)} is {probe.active(name)}; the inventory says enabled = False"
+            yield Drift("state", message, name)
 
 
 def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...]) -> Iterator[Drift]:
     for name in left_over(probe, plans, disabled):
-        state = probe.units[name].active if name in probe.units else "unknown"
         yield Drift(
             "not in the inventory",
-            f"{layout.unit_name(name)} is {state}",
+            f"{layout.unit_name(name)} is {probe.active(name)}",
             name,
             "run rigup apply --remove to stop and remove it; its weights and build stay until rigup prune",
         )
@@ -211,8 +211,3 @@ def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...])
 def left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The services on a host that are no longer in the inventory; disabled ones are."""
     return tuple(sorted(set(probe.current) - {plan.service.name for plan in plans} - set(disabled)))
-
-
-def _listed(words: list[str]) -> str:
-    more = len(words) - _MOST_NAMED
-    return ", ".join(words[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

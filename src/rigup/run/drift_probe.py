@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import json_of
+from rigup.facts.bounds import Unreadable, json_of
 from rigup.facts.host_output import HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
@@ -15,14 +14,13 @@ from rigup.operations.primitives.units import service_state
 from rigup.operations.service.releases import ENABLED, CurrentRelease
 from rigup.operations.weights.host_files import hash_job
 from rigup.plan import Checkpoint, Plan
-from rigup.run.drift import Drift
-from rigup.units import bytes_text
+from rigup.run.drift import MOST_NAMED, Drift
+from rigup.units import bytes_text, list_text
 
 # A slow disk hashes this many bytes per second; a check that takes longer is taken to hang.
 LEAST_HASHED_PER_SECOND = 30_000_000
 CHECK_SECONDS = 60
 ASKED_ROLES = frozenset(("service", "weights"))
-_MOST_NAMED = 4
 
 
 class WeightsCheck(HostOutput):
@@ -90,5 +88,4 @@ def _checkpoint(host: Host, service: str, checkpoint: Checkpoint, deep: bool) ->
     answer = read_check(output.stdout.splitlines()[-1], f"{host.name}: {what}")
     for key, words_for in (("missing", "missing"), ("bad", "not as locked" if deep else "changed since the last hash")):
         if names := getattr(answer, key):
-            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-            yield Drift("checkpoint", f"{words_for}: {', '.join(names[:_MOST_NAMED])}{more}", service)
+            yield Drift("checkpoint", f"{words_for}: {list_text(names, MOST_NAMED)}", service)

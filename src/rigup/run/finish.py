@@ -11,7 +11,7 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gevent
@@ -27,6 +27,7 @@ from rigup.operations.service.health import ANSWER_SECONDS, ASK, keep_answer, sh
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.run.audit_log import ApplyRecord, Recorder, appending, keep_here, served
 from rigup.run.context import RunContext
+from rigup.run.result import HostResult
 
 MARK = "##rigup-finish##"
 _END = "rigup-ends-here-5f1c"
@@ -67,19 +68,16 @@ class RunFinisher:
         gevent.joinall([run.state.pool.spawn(self._finish, host) for host in hosts])
         if self.recorder:
             worked_on = [name for name, result in run.results.items() if result.state != "not begun"]
-            keep_here(self._record(self.recorder, name) for name in worked_on)
+            keep_here(self._record(self.recorder, run.results[name]) for name in worked_on)
 
     def finish_unchanged(self, host: Host) -> FinishResult:
         """Finishes a host without a lease: sends a request to its services, keeps the answers, appends the record."""
         run = self.context
         result, handshake = run.results[host.name], run.handshakes[host.name]
         assert self.recorder is not None
-        result.state = "unchanged"
-        record = self._record(self.recorder, host.name)
-        last = self._last(self.recorder, host)
-        result.state = "pending"
+        record = self._record(self.recorder, replace(result, state="unchanged"))
         requests = {plan.service.name: short_request(plan) for plan in run.plans[host.name]}
-        finished = finish_host(host, handshake.lease, requests, last)
+        finished = finish_host(host, handshake.lease, requests, self._last(host, record))
         if finished.recorded:
             self._recorded[host.name] = record
             result.answers += [keep_answer(host, name, finished.replies[name]) for name in requests]
@@ -87,12 +85,12 @@ class RunFinisher:
 
     def _finish(self, host: Host) -> None:
         """Releases the lease; after an apply also appends the record and stores the requests for the next handshake."""
-        lease = self.context.leases.get(host.name)
-        if self.recorder is None or self.context.results[host.name].state == "not begun":
+        lease, result = self.context.leases.get(host.name), self.context.results[host.name]
+        if self.recorder is None or result.state == "not begun":
             if lease:
                 lease.release()
             return
-        last = self._last(self.recorder, host)
+        last = self._last(host, self._record(self.recorder, result))
         text, stdin = "; ".join(text for text, _ in last), "".join(stdin for _, stdin in last)
         if lease:
             lease.release(text, stdin)
@@ -100,16 +98,15 @@ class RunFinisher:
         with suppress(*remote.CONNECTION_ERRORS):
             remote.run(host, "sh", "-c", text, stdin=stdin, timeout=LEAVE_SECONDS)
 
-    def _last(self, recorder: Recorder, host: Host) -> tuple[tuple[str, str], ...]:
+    def _last(self, host: Host, record: ApplyRecord) -> tuple[tuple[str, str], ...]:
         """The last commands on a host: sh, each with its standard input."""
-        handshake, record = self.context.handshakes[host.name], appending(self._record(recorder, host.name))
         asked = host.connector.facts.questions() if host.connector.facts else []
-        news = {*map(digest, asked)} - handshake.answers.keys()
-        return (record, remembering(asked)) if news else (record,)
+        news = {*map(digest, asked)} - self.context.handshakes[host.name].answers.keys()
+        return (appending(record), remembering(asked)) if news else (appending(record),)
 
-    def _record(self, recorder: Recorder, name: str) -> ApplyRecord:
-        services = {plan.service.name: served(plan) for plan in self.context.plans[name]}
-        return self._recorded.get(name) or recorder.record(self.context.results[name], services)
+    def _record(self, recorder: Recorder, result: HostResult) -> ApplyRecord:
+        services = {plan.service.name: served(plan) for plan in self.context.plans[result.host]}
+        return self._recorded.get(result.host) or recorder.record(result, services)
 
 
 def finish_host(

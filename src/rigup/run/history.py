@@ -6,18 +6,15 @@ It reads them with one command per host, on all hosts concurrently.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import gevent
+from functools import partial
 
 from rigup import layout
-from rigup.errors import HostFailed
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.history import LIST, RetainedRelease, parse_kept
 from rigup.operations.service.releases import ANSWERED
 from rigup.report.collect import SECRETS
-from rigup.run.context import RunContext
+from rigup.run.context import RunContext, ask_quietly
 
 _BETWEEN = "==== releases ===="
 
@@ -32,19 +29,11 @@ class ReleaseHistory:
 
 def histories_of(run: RunContext) -> dict[str, ReleaseHistory]:
     """The histories by host, without hosts that are not connected or do not respond."""
-    asked = {host.name: run.state.pool.spawn(_asked, host) for host in run.state.inventory if host.connected}
-    gevent.joinall(list(asked.values()))
-    return {name: greenlet.value for name, greenlet in asked.items() if greenlet.value is not None}
+    questions = {host.name: partial(_history, host) for host in run.state.inventory if host.connected}
+    return ask_quietly(run.state, questions)
 
 
-def _asked(host: Host) -> ReleaseHistory | None:
-    try:
-        output = remote.script(host, f"{SECRETS}\necho '{_BETWEEN}'\n{LIST}", layout.CONFIGURATION, ANSWERED)
-        return _read(output)
-    except (HostFailed, Unreadable, *remote.CONNECTION_ERRORS):
-        return None
-
-
-def _read(output: str) -> ReleaseHistory:
+def _history(host: Host) -> ReleaseHistory:
+    output = remote.script(host, f"{SECRETS}\necho '{_BETWEEN}'\n{LIST}", layout.CONFIGURATION, ANSWERED)
     secrets, _, releases = output.rpartition(f"{_BETWEEN}\n") if _BETWEEN + "\n" in output else (output, "", "")
     return ReleaseHistory(parse_kept(releases), tuple(secret for secret in secrets.splitlines() if secret))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from rigup.connection.lease import myself
+from rigup.connection.lease import NOBODYS, OURS, myself
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
 from rigup.gateway.paths import UNIT as GATEWAY_UNIT
+from rigup.host import Host
 from rigup.plan import Finding
 from rigup.project.inventory import HostEntry, Project
 from rigup.run.audit_log import Recorder
@@ -25,6 +24,11 @@ class HostsRun(Run):
         self.finisher.recorder = Recorder(self.context.project, myself().who, verb)
         self.finisher.without_lease = True
 
+    def _claim_unchanged(self, host: Host) -> None:
+        """Claims a host before it is changed. Raises Refused if another run has held it since this one read it."""
+        if self._claim(host) not in (OURS, NOBODYS):
+            raise self._stale_comparison(host)
+
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """None: the clock and free space do not matter for what is installed."""
         return ()
@@ -38,19 +42,13 @@ def services_in(hosts: tuple[HostEntry, ...], members: bool = False) -> tuple[st
     found: list[str] = []
     for host in hosts:
         firsts = firsts_in(host)
-        services = host.data.get("services") or {}
-        names = [str(name) for name in services] if isinstance(services, Mapping) else []
-        found += [name for name in names if members or firsts.get(name, name) == name]
+        found += [name for name in host.services if members or firsts.get(name, name) == name]
     return tuple(dict.fromkeys(found))
 
 
 def firsts_in(host: HostEntry) -> dict[str, str]:
     """By each service of a host that takes turns, the first of its group."""
-    services = host.data.get("services")
-    tables = services.items() if isinstance(services, Mapping) else ()
-    group = [
-        str(name) for name, one in tables if isinstance(one, Mapping) and one.get("swap") and one.get("enabled", True)
-    ]
+    group = [name for name, said in host.services.items() if said.get("swap") and said.get("enabled", True)]
     return {name: group[0] for name in group}
 
 

@@ -27,7 +27,7 @@ from rigup.systemd.release import release_of
 class Inspection(Run):
     """A run that never takes a lease. drift: the differences by host, after `compare_all` or `note_drift`.
 
-    apply_blockers: the reasons against an apply, by host. asked: the data for a report, by host.
+    apply_blockers: the reasons against an apply, by host. reports: the data for a report, by host.
     """
 
     read_only = True
@@ -85,10 +85,13 @@ class Inspection(Run):
 
     def ask_for_report(self) -> None:
         """Collects the data of a report from every probed host, even if it has failed since."""
-        asking = [host for host in self.context.state.inventory if self.results[host.name].probe is not None]
-        gevent.joinall(
-            [self.context.state.pool.spawn(self.context.guarded, self._ask_for_report, host) for host in asking]
-        )
+
+        def collect(host: Host) -> None:
+            self.reports[host.name] = collect_report(host)
+
+        run = self.context
+        asking = [host for host in run.state.inventory if self.results[host.name].probe is not None]
+        gevent.joinall([run.state.pool.spawn(run.guarded, collect, host) for host in asking])
 
     def refresh(self) -> None:
         """Probes and verifies again, over the connections that are still open."""
@@ -105,9 +108,6 @@ class Inspection(Run):
         differing = {change.role for change in self.results[host.name].changes}
         if deep or differing & ASKED_ROLES:
             self.drift[host.name] += tuple(asked_drift(host, self.plans[host.name], differing, deep))
-
-    def _ask_for_report(self, host: Host) -> None:
-        self.reports[host.name] = collect_report(host)
 
     def _manifest(self, result: HostResult, plan: BoundPlan) -> dict[str, Any]:
         assert plan.build is not None and result.probe is not None

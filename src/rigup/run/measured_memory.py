@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import pairwise
 from typing import Any
-
-import gevent
 
 from rigup.catalogue.drivers import driver_facts
 from rigup.errors import RigupError
@@ -23,7 +23,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import VISIBLE
 from rigup.operations.service.start_log import lines_of_start
 from rigup.plan import Parallel, Plan
-from rigup.run.context import RunContext
+from rigup.run.context import RunContext, ask_quietly
 from rigup.systemd.release import GPUS_KEY
 
 _PROBE_SECONDS = 120
@@ -35,29 +35,21 @@ def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
 
     Services without GPUs, and those of hosts without a probe, are left out.
     """
-    asked = {
-        (host.name, plan.service.name): run.state.pool.spawn(_asked, host, plan)
+    questions = {
+        (host.name, plan.service.name): partial(lines_of_start, host, plan.service.name, WORDS)
         for host in run.state.inventory
         for plan in run.plans[host.name]
         if host.connected and plan.memory
     }
-    gevent.joinall(list(asked.values()))
+    logs = ask_quietly(run.state, questions)
     found = {}
     for host in run.state.inventory:
         for plan in run.plans[host.name]:
             probe = run.results[host.name].probe
             if probe is not None and plan.memory:
-                log = asked.get((host.name, plan.service.name))
-                found[host.name, plan.service.name] = rows(plan, probe, log.value or [] if log is not None else [])
+                key = (host.name, plan.service.name)
+                found[key] = rows(plan, probe, logs.get(key, []))
     return found
-
-
-def _asked(host: Host, plan: Plan) -> list[str]:
-    """The lines about memory in the log of the service's current start; empty if it cannot be read."""
-    try:
-        return lines_of_start(host, plan.service.name, WORDS)
-    except (RigupError, *remote.CONNECTION_ERRORS):
-        return []
 
 
 def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]:
@@ -136,10 +128,13 @@ def after_start(host: Host, plan: Plan) -> dict[str, Any] | None:
 
     Sends two commands to the host. A failure here does not roll the service back.
     """
+    lines: list[str] = []
     try:
         output = remote.run(host, "sh", "-s", stdin=script(), timeout=_PROBE_SECONDS)
         probe = parse(output.stdout.splitlines())
-        found = kept(plan, probe, _asked(host, plan))
+        with suppress(RigupError, *remote.CONNECTION_ERRORS):
+            lines = lines_of_start(host, plan.service.name, WORDS)
+        found = kept(plan, probe, lines)
     except (RigupError, *remote.CONNECTION_ERRORS, ValueError, KeyError):
         return None
     if found:

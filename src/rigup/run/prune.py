@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+
+from pydantic import Field
 
 from rigup import layout
 from rigup.connection.lease import OURS
@@ -21,15 +22,37 @@ from rigup.run.result import Change
 from rigup.run.runner import Run
 from rigup.units import bytes_text
 
+LIST_SECONDS = 300
+REMOVE_SECONDS = 900
+SERVICES = f"{layout.CONFIGURATION}/services"
 
-class _LeftoverBuild(HostOutput):
+
+class LeftoverBuild(HostOutput):
+    """A build: its size in bytes, and the container image that belongs to it, "" for none."""
+
     bytes: Count
     image: Line = ""
 
 
-LIST_SECONDS = 300
-REMOVE_SECONDS = 900
-SERVICES = f"{layout.CONFIGURATION}/services"
+class Leftovers(HostOutput):
+    """The output of `leftovers.py`, which describes the fields; sizes in bytes."""
+
+    builds: dict[str, LeftoverBuild]
+    unfinished: dict[str, Count]
+    packages: Count
+    service_caches: dict[Line, Count] = Field(alias="caches")
+    weights: dict[str, Count]
+    incoming: dict[str, Count]
+    needed_builds: list[Line]
+    needed_weights: list[Line]
+    running: list[Line]
+    jobs: list[Line]
+
+
+def read_leftovers(text: str) -> Leftovers:
+    """Reads the output of `leftovers.py`. Raises Unreadable for anything else."""
+    document = "the list of leftovers"
+    return checked(Leftovers, json_of(text, document), document)
 
 
 @dataclass(frozen=True)
@@ -47,45 +70,45 @@ class Removal:
         return f"{self.what}, {bytes_text(self.bytes)}"
 
 
-def removals(found: dict[str, Any], builds: Iterable[str], weights: Iterable[str] | None) -> tuple[Removal, ...]:
-    """The removable part of what `leftovers.py` found on a host.
+def removals(found: Leftovers, builds: Iterable[str], weights: Iterable[str] | None) -> tuple[Removal, ...]:
+    """The removable part of what was found on a host.
 
     builds: names that the host's plans need. weights: folders that they need; None to keep all weights.
     """
-    needed = {*builds, *found["needed_builds"], *found["running"]}
+    needed = {*builds, *found.needed_builds, *found.running}
     return (*_builds(found, needed), *_caches(found, needed), *_unfinished(found), *_weights(found, weights))
 
 
-def _builds(found: dict[str, Any], needed: set[str]) -> Iterator[Removal]:
-    for name, build in sorted(found["builds"].items()):
+def _builds(found: Leftovers, needed: set[str]) -> Iterator[Removal]:
+    for name, build in sorted(found.builds.items()):
         if name not in needed:
-            yield Removal(f"build {name}", f"{layout.BUILDS}/{name}", build["bytes"], build["image"])
+            yield Removal(f"build {name}", f"{layout.BUILDS}/{name}", build.bytes, build.image)
 
 
-def _caches(found: dict[str, Any], needed: set[str]) -> Iterator[Removal]:
+def _caches(found: Leftovers, needed: set[str]) -> Iterator[Removal]:
     """What a service compiled with a build that goes, or went."""
-    for path, size in sorted(found["caches"].items()):
+    for path, size in sorted(found.service_caches.items()):
         service, name = path.split("/")[-2:]
         if name not in needed:
             yield Removal(f"cache of {service} with {name}", path, size)
 
 
-def _unfinished(found: dict[str, Any]) -> Iterator[Removal]:
+def _unfinished(found: Leftovers) -> Iterator[Removal]:
     """Unfinished builds and their packages, unless a build job is running."""
-    if any(unit.startswith("rigup-build-") for unit in found["jobs"]):
+    if any(unit.startswith("rigup-build-") for unit in found.jobs):
         return
-    for path, size in sorted(found["unfinished"].items()):
+    for path, size in sorted(found.unfinished.items()):
         yield Removal(f"unfinished {path.rpartition('/')[2]}", path, size)
-    if found["packages"]:
-        yield Removal("Python packages kept for the next build", layout.PACKAGES, found["packages"])
+    if found.packages:
+        yield Removal("Python packages kept for the next build", layout.PACKAGES, found.packages)
 
 
-def _weights(found: dict[str, Any], planned: Iterable[str] | None) -> Iterator[Removal]:
+def _weights(found: Leftovers, planned: Iterable[str] | None) -> Iterator[Removal]:
     if planned is None:
         return
-    needed = set(planned) | set(found["needed_weights"])
-    stopped = not any(unit.startswith("rigup-weights-") for unit in found["jobs"])
-    for folder, size in sorted((found["weights"] | (found["incoming"] if stopped else {})).items()):
+    needed = {*planned, *found.needed_weights}
+    stopped = not any(unit.startswith("rigup-weights-") for unit in found.jobs)
+    for folder, size in sorted((found.weights | (found.incoming if stopped else {})).items()):
         if folder.removesuffix(".incoming") not in needed:
             yield Removal(f"weights {folder.removeprefix(f'{layout.WEIGHTS}/')}", folder, size)
 
@@ -124,7 +147,9 @@ class PruneRun(Run):
         folders = [layout.weights_folder(each.repo, each.revision) for each in loaded if each.revision]
         kernels = unnamed_folders(host, [plan.moe_folder.path for plan in plans if plan.moe_folder])
         unused = (Removal(f"tuned kernels {path.rpartition('/')[2]}", path, size) for path, size in kernels.items())
-        return (*removals(_list(host), names, folders if self.weights else None), *unused)
+        found = _leftovers(host)
+        unneeded = removals(found, names, folders if self.weights else None) if found else ()
+        return (*unneeded, *unused)
 
     def _remove(self, host: Host) -> None:
         """Removes what was shown and is still unneeded, as another run may have had the host meanwhile."""
@@ -143,18 +168,12 @@ class PruneRun(Run):
         result.state = "changed" if result.changes else "unchanged"
 
 
-def _list(host: Host) -> dict[str, Any]:
+def _leftovers(host: Host) -> Leftovers | None:
+    """What is on a host; None if it has no Python."""
     program = program_file("leftovers.py").read_text()
     words = ("python3", "-", layout.BUILDS, layout.WEIGHTS, SERVICES, layout.PACKAGES, layout.CACHE)
     if not remote.run(host, "sh", "-c", "command -v python3").ok:
-        return {
-            "builds": {},
-            "caches": {},
-            "unfinished": {},
-            "packages": 0,
-            "weights": {},
-            "incoming": {},
-        } | dict.fromkeys(("needed_builds", "needed_weights", "running", "jobs"), ())
+        return None
     output = remote.run(host, *words, stdin=program, timeout=LIST_SECONDS)
     if not output.ok:
         raise HostFailed(
@@ -162,27 +181,6 @@ def _list(host: Host) -> dict[str, Any]:
             f"{SERVICES}/*/releases/*/release.json"
         )  # fmt: skip
     return read_leftovers(output.stdout)
-
-
-class Leftovers(HostOutput):
-    """The output of `leftovers.py`, which describes the fields; sizes in bytes."""
-
-    builds: dict[str, _LeftoverBuild]
-    unfinished: dict[str, Count]
-    packages: Count
-    caches: dict[Line, Count]
-    weights: dict[str, Count]
-    incoming: dict[str, Count]
-    needed_builds: list[Line]
-    needed_weights: list[Line]
-    running: list[Line]
-    jobs: list[Line]
-
-
-def read_leftovers(text: str) -> dict[str, Any]:
-    """Reads the output of `leftovers.py`. Raises Unreadable for anything else."""
-    document = "the list of leftovers"
-    return checked(Leftovers, json_of(text, document), document).model_dump()
 
 
 def _take_away(host: Host, removal: Removal) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import Refused
 from rigup.facts.manifest import checkpoints_of
 from rigup.host import Host, state_of
@@ -22,14 +21,14 @@ from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun
-from rigup.run.multinode.coordinator import check_earlier_release
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change
 from rigup.systemd.release import GROUP_KEY
+from rigup.units import list_text
 
 
 @dataclass(frozen=True)
-class Step:
+class ServiceRollback:
     """The rollback of one service on one host."""
 
     current: RetainedRelease | None
@@ -51,7 +50,7 @@ class RollbackRun(HostsRun):
     """A run with the steps connect, `read` or `plan_rollback`, then `go_back`. kept, steps: by host."""
 
     kept: dict[str, dict[str, tuple[RetainedRelease, ...]]]
-    steps: dict[str, tuple[Step, ...]]
+    steps: dict[str, tuple[ServiceRollback, ...]]
 
     def read(self) -> None:
         """Reads the retained releases of each host."""
@@ -114,7 +113,7 @@ class RollbackRun(HostsRun):
         self.results[host.name].changes = [Change("service", step.name) for step in steps]
         self.results[host.name].state = "differs"
 
-    def _step(self, name: str, kept: tuple[RetainedRelease, ...], to: int | None) -> Step:
+    def _step(self, name: str, kept: tuple[RetainedRelease, ...], to: int | None) -> ServiceRollback:
         """A worker goes back to the release with the same group digest as the head's; `to` is the head's number."""
         hosts, service = hosts_of(newest(kept).manifest), kept[-1].service
         if absent := [other for other in hosts if other not in self.results]:
@@ -123,7 +122,7 @@ class RollbackRun(HostsRun):
             )
             raise Refused(message, "add it to the inventory: all hosts of a node group go back together")
         if not hosts or name == hosts[0]:
-            return Step(*choose(name, kept, to))
+            return ServiceRollback(*choose(name, kept, to))
         of_head = self.kept[hosts[0]].get(service)
         if not of_head:
             raise Refused(
@@ -138,7 +137,7 @@ class RollbackRun(HostsRun):
                 and not release.current
                 and group_digest_of(release.manifest) == group_digest_of(wanted.manifest)
             ):
-                return Step(current, release)
+                return ServiceRollback(current, release)
         raise Refused(
             f"{name}: {service}: no release matches release {wanted.number} of {hosts[0]}",
             "run rigup releases to list the releases of each host",
@@ -147,8 +146,7 @@ class RollbackRun(HostsRun):
     def _go_back(self, host: Host) -> None:
         result, lease = self.results[host.name], self.context.leases[host.name]
         result.changes = []
-        if self._claim(host) not in (OURS, NOBODYS):
-            raise self._stale_comparison(host)
+        self._claim_unchanged(host)
         for step in self.steps[host.name]:
             if jobs.cancelled():
                 raise jobs.Cancelled(f"{host.name}: cancelled before {step.name}")
@@ -163,18 +161,18 @@ class RollbackRun(HostsRun):
             result.answers += [answers[step.wanted.service]] if step.wanted.service in answers else []
         result.state = "changed"
 
-    def _go_back_together(self, host: Host, step: Step) -> None:
+    def _go_back_together(self, host: Host, step: ServiceRollback) -> None:
         service, manifest = step.wanted.service, step.wanted.manifest
         hosts = hosts_of(manifest)
         addresses = {str(node["host"]): str(node["address"]) for node in manifest[GROUP_KEY]["nodes"][1:]}
-        again = partial(check_earlier_release, service=service)
+        again = partial(ask_release, service=service)
         barrier = self.context.groups.of[host.name].changing
         part = GroupMember(service, barrier, hosts, hosts.index(host.name), addresses, None, again)
         check = partial(self._check(step.wanted), given_up=part.given_up)
         part.change(host, str(step.wanted.number), check, f"rolling {service} back to release {step.wanted.number}")
 
     def _check(self, release: RetainedRelease) -> Any:
-        return partial(ask_release, service=release.service, command=release.manifest.get("command") or ())
+        return partial(ask_release, manifest=release.manifest, service=release.service)
 
 
 def _check_unchanged(host: Host, release: RetainedRelease) -> None:
@@ -184,9 +182,8 @@ def _check_unchanged(host: Host, release: RetainedRelease) -> None:
             continue
         folder = weights_folder(checkpoint["repo"], checkpoint["revision"])
         if changed := changed_files(host, folder, place):
-            more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
             raise Refused(
                 f"{host.name}: {release.service}: release {release.number} cannot run: not as it was hashed then: "
-                f"{changed[0]}{more}",
+                f"{list_text(changed, 1)}",
                 "restore the earlier files, inventory and lock and run rigup apply, which hashes them again",
             )

@@ -37,8 +37,8 @@ def batches(units: Sequence[Unit], size: int, alone: Callable[[Unit], bool] = la
 class RolloutBatches:
     """The changes of a run whose hosts were compared, in batches.
 
-    batches: of the hosts with changes. begun: the batches that were started. not_kept: the error of the last attempt to
-    save the progress; no batch starts until it is saved. stopped_by: the error that stopped a batch; it remains the
+    batches: of the hosts with changes. begun: the batches that were started. not_saved: the error of the last attempt
+    to save the progress; no batch starts until it is saved. stopped_by: the error that stopped a batch; it remains the
     reason even if there is disk space again.
     drains: takes hosts out of gateways while they are changed; None where there is no gateway.
     """

@@ -4,10 +4,8 @@ It belongs to one lock and one set of plans: a resumed rollout must not leave so
 """
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +14,7 @@ from pydantic import ValidationError
 from rigup.errors import InputError, Refused
 from rigup.plan import Plan
 from rigup.project.inventory import Project
-from rigup.regular_files import home_folder
+from rigup.regular_files import replace_file, state_folder
 from rigup.units import Frozen, time_text
 
 HostState = Literal["not begun", "begun", "done", "failed"]
@@ -31,7 +29,7 @@ class HostProgress(Frozen):
     why: str = ""
 
 
-class Rollout(Frozen):
+class RolloutProgress(Frozen):
     """The progress of all hosts, in the inventory's order. began: UTC. lock: sha256 of the lock, "" without one."""
 
     inventory: str
@@ -43,7 +41,7 @@ class Rollout(Frozen):
 class SavedRollout:
     """A rollout and its file, which is always complete. exists: whether the file does."""
 
-    def __init__(self, path: Path, rollout: Rollout, exists: bool = False) -> None:
+    def __init__(self, path: Path, rollout: RolloutProgress, exists: bool = False) -> None:
         self.path, self.rollout, self.exists = path, rollout, exists
 
     def save(self, hosts: Iterable[str], state: HostState, why: Mapping[str, str] | None = None) -> None:
@@ -78,34 +76,23 @@ class SavedRollout:
         return sorted(names, key=lambda name: name not in cut_short)
 
     def _write(self) -> None:
-        new = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with open(new, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-                file.write(self.rollout.model_dump_json(indent=1))
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.path)
-        except OSError:
-            with suppress(OSError):
-                new.unlink(missing_ok=True)
-            raise
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(self.path, self.rollout.model_dump_json(indent=1).encode(), mode=0o600)
 
 
 def start(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollout:
     """Starts a rollout of these plans; it replaces an earlier one on disk with its first progress."""
     hosts = {name: HostProgress(plans=_digest(of_host)) for name, of_host in plans.items()}
-    began = time_text(time.time())
-    return SavedRollout(
-        state_file(project), Rollout(inventory=str(project.inventory), began=began, lock=_lock(project), hosts=hosts)
-    )
+    began, inventory = time_text(time.time()), str(project.inventory)
+    rollout = RolloutProgress(inventory=inventory, began=began, lock=project.lock_digest, hosts=hosts)
+    return SavedRollout(state_file(project), rollout)
 
 
-def unfinished(project: Project) -> Rollout | None:
+def unfinished(project: Project) -> RolloutProgress | None:
     """The unfinished rollout of this inventory. Raises InputError if its file cannot be read."""
     path = state_file(project)
     try:
-        return Rollout.model_validate_json(path.read_bytes())
+        return RolloutProgress.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError):
@@ -124,7 +111,7 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollou
     if rollout is None:
         raise InputError(f"--resume: no rollout of {project.inventory} is unfinished", "omit --resume to start one")
     prefix = f"--resume: the rollout of {rollout.began}"
-    lock = _lock(project)
+    lock = project.lock_digest
     if lock != rollout.lock:
         then, now = (digest[:SHOWN_DIGITS] or "none" for digest in (rollout.lock, lock))
         raise Refused(
@@ -146,15 +133,9 @@ def resume(project: Project, plans: Mapping[str, Sequence[Plan]]) -> SavedRollou
 
 def state_file(project: Project) -> Path:
     """The file on this machine with the progress of an inventory's rollout."""
-    state = os.environ.get("XDG_STATE_HOME") or str(home_folder() / ".local/state")
     digest = hashlib.sha256(str(project.inventory.resolve()).encode()).hexdigest()
-    return Path(state) / "rigup/rollouts" / f"{project.inventory.stem}-{digest[:SHOWN_DIGITS]}.json"
+    return state_folder() / "rollouts" / f"{project.inventory.stem}-{digest[:SHOWN_DIGITS]}.json"
 
 
 def _digest(plans: Sequence[Plan]) -> str:
     return hashlib.sha256("\n".join(plan.model_dump_json() for plan in plans).encode()).hexdigest()
-
-
-def _lock(project: Project) -> str:
-    path = project.lock_path
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""

@@ -52,10 +52,8 @@ class Run:
         project: Project,
         plans: dict[str, tuple[Plan, ...]],
         settings: dict[str, HostSettings],
-        sudo_password: str | None,
-        connections: Connections | None = None,
+        connections: Connections,
     ) -> None:
-        connections = connections or Connections(project.data_by_host, sudo_password)
         groups = NodeGroups(node_groups_in(plans))
         self.context = RunContext(project, plans, settings, connections, self.read_only, groups)
         self._coordinator: GroupCoordinator | None = None

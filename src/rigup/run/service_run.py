@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from rigup.errors import HostFailed, InputError, RigupError
+from rigup.errors import InputError, RigupError
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import jobs
 from rigup.operations.service.health import load_member
-from rigup.operations.service.history import damage_hint
+from rigup.operations.service.history import check_applied
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import unsupported_host_findings
 from rigup.run.runner import Run
@@ -66,11 +66,7 @@ class ServiceRun(Run):
 
 
 def _asked(host: Host, plan: BoundPlan, member: Plan, probe: Probe, ask: Ask) -> dict[str, Any]:
-    if damage := probe.damaged.get(plan.service.name):
-        raise HostFailed(f"{host.name}: {damage}", damage_hint(plan.service.name, current=True))
-    if plan.service.name not in probe.releases:
-        message = f"{host.name}: {plan.service.name} was never applied"
-        raise HostFailed(message, "run rigup diff to see what apply would do")
+    check_applied(host.name, plan.service.name, probe)
     if plan.members:
         load_member(host, plan, member)
     return ask(host, plan, member, probe)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.gpu_load import HostLoad
 from rigup.facts.links import Links
 from rigup.facts.probe import Probe
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.driver.links import read_links
 from rigup.operations.primitives.progress import Progress, report

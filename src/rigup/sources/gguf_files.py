@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rigup.errors import InputError
+from rigup.units import list_text
 
 SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})")
 QUANT = re.compile(r"(?:^|[-._])((?:UD[-_])?(?:I?Q\d\w*|TQ\d_\d|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
@@ -50,8 +51,7 @@ def gguf_files(repo: str, quant: str, entry: str, paths: Iterable[str]) -> tuple
         known = ", ".join(sorted({candidate.quant for candidate in found})[:MOST_NAMED]) or "none"
         raise InputError(f"{repo}: the repository has no GGUF of quantisation {quant}", f"choose from: {known}")
     if len(fitting) > 1:
-        more = f" and {len(fitting) - MOST_NAMED} more" if len(fitting) > MOST_NAMED else ""
-        names = ", ".join(candidate.paths[0] for candidate in fitting[:MOST_NAMED]) + more
+        names = list_text([candidate.paths[0] for candidate in fitting], MOST_NAMED)
         raise InputError(
             f"{repo}: the repository has {quant} more than once: {names}",
             "choose one: set entry in catalogue/checkpoints/",

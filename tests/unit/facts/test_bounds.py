@@ -23,10 +23,10 @@ from rigup.cli.releases import _json, show
 from rigup.cli.status import table
 from rigup.errors import RigupError
 from rigup.facts import apply_records, engine_memory, network
+from rigup.facts.bounds import Unreadable
 from rigup.facts.manifest import read_manifest
 from rigup.facts.probe import Probe, ProbedGpu, parse
 from rigup.facts.probe_parsing import MOST_LINES
-from rigup.facts.unreadable import Unreadable
 from rigup.operations.primitives.units import UnitStates
 from rigup.operations.service.gpu_binding import bind
 from rigup.operations.service.history import newest, parse_kept

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rigup.facts.bounds import Unreadable
 from rigup.facts.links import parse
-from rigup.facts.unreadable import Unreadable
 
 LINES = [
     '{"xid": 79, "bus": "0000:01:00", "text": "GPU has fallen off the bus."}',
@@ -22,7 +22,7 @@ def test_everything_that_was_printed() -> None:
     assert (links.xids[0].xid, links.done, links.error) == (79, True, "")
     assert parse(LINES[:2]).done is False
     assert parse(['{"error": "Driver Not Loaded"}']).error == "Driver Not Loaded"
-    assert set(links.as_json()) == {"gpus", "pairs", "xids", "error", "done"}
+    assert set(links.model_dump()) == {"gpus", "pairs", "xids", "error", "done"}
 
 
 @pytest.mark.parametrize(

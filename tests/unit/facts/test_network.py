@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from rigup.facts.bounds import Unreadable
 from rigup.facts.network import Address, HostNetwork, Interface, NetworkOfHost, RdmaPort, parse
-from rigup.facts.unreadable import Unreadable
 from rigup.node import Node
 
 UP, NO_LINK = ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"], ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"]

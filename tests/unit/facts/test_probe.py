@@ -186,7 +186,7 @@ def test_secure_boot(text: str, meaning: str) -> None:
 
 def test_a_host_without_any_gpu() -> None:
     probe = parse(LINES)
-    assert (probe.driver, probe.gpus, probe.pci_gpus) == ("", (), ())
+    assert (probe.nvidia.loaded, probe.gpus, probe.pci_gpus) == ("", (), ())
     assert not probe.nvidia.mismatched
 
 
@@ -197,7 +197,7 @@ def test_gpus_that_answer() -> None:
     probe = parse(
         [LOADED, "library libnvidia-ml.so.580.95.05", *BUS, *CARDS, system, nvml(**ANSWER), nvml(**second), pair]
     )
-    assert probe.nvidia.loaded == probe.nvidia.installed == probe.driver == "580.95.05"
+    assert probe.nvidia.loaded == probe.nvidia.installed == probe.nvidia.loaded == "580.95.05"
     assert (probe.nvidia.flavour, probe.nvidia.cuda, probe.nvidia.error) == ("open", "13.0", "")
     assert probe.gpus[0] == ProbedGpu(
         "NVIDIA GeForce RTX 3090",
@@ -222,20 +222,20 @@ def test_gpus_that_answer() -> None:
 
 def test_the_flavour_of_the_module() -> None:
     assert parse([PROPRIETARY]).nvidia.flavour == "proprietary"
-    assert parse([PROPRIETARY]).driver == "580.95.05"
+    assert parse([PROPRIETARY]).nvidia.loaded == "580.95.05"
 
 
 def test_no_driver_leaves_what_the_bus_shows() -> None:
     probe = parse(["nouveau yes", *BUS])
     assert probe.pci_gpus == (PciGpu("0000:01:00.0", "0x2204", 0), PciGpu("0000:41:00.0", "0x2204", 1))
-    assert (probe.gpus, probe.driver, probe.nvidia.nouveau) == ((), "", True)
+    assert (probe.gpus, probe.nvidia.loaded, probe.nvidia.nouveau) == ((), "", True)
 
 
 def test_a_library_that_is_newer_than_the_module() -> None:
     error = nvml(error="Driver/library version mismatch")
     probe = parse([LOADED, "library libnvidia-ml.so.590.48.01", *BUS, *CARDS, error])
     assert probe.nvidia.mismatched
-    assert (probe.driver, probe.nvidia.installed) == ("580.95.05", "590.48.01")
+    assert (probe.nvidia.loaded, probe.nvidia.installed) == ("580.95.05", "590.48.01")
     assert probe.nvidia.error == "Driver/library version mismatch"
     assert [(gpu.name, gpu.uuid, gpu.memory_total_mib) for gpu in probe.gpus] == [
         ("NVIDIA GeForce RTX 3090", "GPU-aaaa", None),

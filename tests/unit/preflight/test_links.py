@@ -31,7 +31,7 @@ PEERS: dict[str, Any] = {"read": True, "write": True, "nvlink": False, "direct":
 def links(gpu: dict[str, Any] | None = None, pair: dict[str, Any] | None = None, **rest: Any) -> Links:
     gpus = tuple(GpuLink(gpu=index, **{**GOOD, **(gpu or {})}) for index in (0, 1))
     pairs = tuple(PairLink(pair=order, **{**PEERS, **(pair or {})}) for order in ([0, 1], [1, 0]))
-    return Links(gpus, pairs, done=True, **rest)
+    return Links(gpus=gpus, pairs=pairs, done=True, **rest)
 
 
 def said(found: Links, card: ProbedGpu = CARD) -> list[tuple[bool, str]]:
@@ -137,4 +137,4 @@ def test_errors_in_the_kernels_log() -> None:
 
 def test_a_driver_that_does_not_answer_or_hangs() -> None:
     assert said(Links(error="Driver Not Loaded", done=True)) == [(True, "NVML does not answer: Driver Not Loaded")]
-    assert said(replace(links(), done=False))[0] == (True, "the check did not finish")
+    assert said(links().model_copy(update={"done": False}))[0] == (True, "the check did not finish")

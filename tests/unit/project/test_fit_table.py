@@ -13,7 +13,7 @@ from rigup.planner.decision import Decision
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.project import fit_table
-from rigup.project.fit_table import COUNTS, Wanted, fit_of, fits_of, in_order, least_to_buy, rig_with, smallest_of
+from rigup.project.fit_table import COUNTS, FitFilter, fit_of, fits_of, in_order, least_to_buy, rig_with, smallest_of
 from rigup.rig import Rig
 from rigup.service import Service
 
@@ -88,12 +88,12 @@ def test_orders(two_3090: tuple[fit_table.Fit, ...]) -> None:
 
 
 def test_filters(two_3090: tuple[fit_table.Fit, ...]) -> None:
-    assert not any(Wanted().accepts(fit) for fit in two_3090 if fit.decision is None)
-    long = [fit for fit in two_3090 if Wanted(context=200_000).accepts(fit)]
+    assert not any(FitFilter().accepts(fit) for fit in two_3090 if fit.decision is None)
+    long = [fit for fit in two_3090 if FitFilter(context=200_000).accepts(fit)]
     assert long and all(fit.context >= 200_000 for fit in long)
-    fast = [fit for fit in two_3090 if Wanted(speed=30).accepts(fit)]
+    fast = [fit for fit in two_3090 if FitFilter(speed=30).accepts(fit)]
     assert fast and all(fit.speed.low >= 30 for fit in fast)
-    free = {fit.model.name for fit in two_3090 if Wanted(commercial=True).accepts(fit)}
+    free = {fit.model.name for fit in two_3090 if FitFilter(commercial=True).accepts(fit)}
     assert "SmolLM2-135M-Instruct" in free
     assert all(model(name).license for name in free)
 
@@ -101,11 +101,11 @@ def test_filters(two_3090: tuple[fit_table.Fit, ...]) -> None:
 def test_a_forbidden_license_is_filtered() -> None:
     large = rig("8x H200")
     forbidden = fit_of(large, model("MiniMax-M2.7"), CATALOGUE, LOCK)
-    assert Wanted().accepts(forbidden) and not Wanted(commercial=True).accepts(forbidden)
+    assert FitFilter().accepts(forbidden) and not FitFilter(commercial=True).accepts(forbidden)
 
 
 def test_the_smallest_count_of_each_gpu() -> None:
-    wanted = Wanted(context=65_536)
+    wanted = FitFilter(context=65_536)
     found = smallest_of(model("gpt-oss-120b"), wanted, CATALOGUE, LOCK)
     assert [fit.rig.gpus[0] for fit in found] == list(CATALOGUE.gpus)
     counts = {fit.rig.gpus[0].key: fit.gpu_count for fit in found if wanted.accepts(fit)}
@@ -126,7 +126,7 @@ def test_a_gpu_that_shares_its_hosts_memory_needs_a_host_each() -> None:
     pair = rig_with(gb10, 2, 119)
     assert (len(pair.gpus), pair.hosts_per_service, pair.host_memory_gib) == (1, 2, 119)
     (found,) = (
-        fit for fit in smallest_of(model("gpt-oss-120b"), Wanted(), CATALOGUE, LOCK, 119) if fit.rig.gpus[0] == gb10
+        fit for fit in smallest_of(model("gpt-oss-120b"), FitFilter(), CATALOGUE, LOCK, 119) if fit.rig.gpus[0] == gb10
     )
     assert found.decision is not None and found.gpu_count == 1
 

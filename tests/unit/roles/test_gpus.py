@@ -109,7 +109,7 @@ def test_a_patched_driver_is_verified_or_refused(
     read = Links(error="Driver Not Loaded", done=True)
     if pair is not None:
         ways = tuple(PairLink(pair=order, read=True, nvlink=False, **pair) for order in ([0, 1], [1, 0]))
-        read = Links(tuple(GpuLink(gpu=index, bus="") for index in (0, 1)), ways, done=True)
+        read = Links(gpus=tuple(GpuLink(gpu=index, bus="") for index in (0, 1)), pairs=ways, done=True)
     monkeypatch.setattr(links, "read_links", lambda host: read)
     monkeypatch.setattr(roles.gpus, "read_probe", lambda host: PATCHED)
     host: Any = SimpleNamespace(name="gpu1")

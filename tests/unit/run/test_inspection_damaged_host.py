@@ -14,7 +14,7 @@ from rigup import layout
 from rigup.cli import main, releases
 from rigup.cli.sessions import session as hosts
 from rigup.connection import connections, handshake
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable
 from rigup.operations.service.health import Answer
 from rigup.run import runner
 from rigup.run.inspection import Inspection
@@ -85,8 +85,9 @@ def told(
     monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
 
     def made(kind: type[Run], plans: tuple[Any, ...]) -> Run:
-        names = dict.fromkeys(opened.results, plans)
-        return kind(opened.context.project, names, opened.context.settings, None)
+        project = opened.context.project
+        contact = connections.Connections(project.data_by_host, None)
+        return kind(project, dict.fromkeys(opened.results, plans), opened.context.settings, contact)
 
     def open_run(_: Any, run_class: Callable[[], type[Run]]) -> tuple[Any, Run]:
         kind = run_class()

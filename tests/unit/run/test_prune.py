@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rigup.run.prune import Removal, removals
+from rigup.run.prune import Leftovers, Removal, removals
 
 WEIGHTS = "/var/lib/rigup/weights"
 
 
-def found(**changes: Any) -> dict[str, Any]:
+def found(**changes: Any) -> Leftovers:
     """A host with one thing of each kind, none of it needed."""
-    return {
+    values = {
         "builds": {"vllm-1": {"bytes": 9_000_000_000, "image": ""}},
         "caches": {"/var/cache/rigup/chat/vllm-1": 50_000_000},
         "unfinished": {"/opt/rigup/builds/.result-x": 10},
@@ -24,9 +24,10 @@ def found(**changes: Any) -> dict[str, Any]:
         "jobs": [],
         **changes,
     }
+    return Leftovers.model_validate(values)
 
 
-def going(found: dict[str, Any], builds: tuple[str, ...] = (), weights: tuple[str, ...] | None = ()) -> list[str]:
+def going(found: Leftovers, builds: tuple[str, ...] = (), weights: tuple[str, ...] | None = ()) -> list[str]:
     return [removal.what for removal in removals(found, builds, weights)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from argparse import Namespace
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -81,7 +82,7 @@ class InMemory(rollout_state.SavedRollout):
         parts = {
             name: rollout_state.HostProgress(plans="", state=(states or {}).get(name, "not begun")) for name in names
         }
-        super().__init__(Path("/nowhere"), rollout_state.Rollout(inventory="", began="", lock="", hosts=parts))
+        super().__init__(Path("/nowhere"), rollout_state.RolloutProgress(inventory="", began="", lock="", hosts=parts))
         self.path = Path("/nowhere/at/all")
 
     def _write(self) -> None: ...
@@ -357,7 +358,7 @@ def test_on_a_disk_that_is_full_from_the_beginning_nothing_is_changed() -> None:
 def test_what_could_not_be_kept_is_said_with_what_was_changed(
     local_run: Make, tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollout_state.os, "fsync", lambda file: full() if (tmp_path / "one/a").exists() else None)
+    monkeypatch.setattr(os, "fsync", lambda file: full() if (tmp_path / "one/a").exists() else None)
 
     def full() -> None:
         raise OSError(28, "No space left on device")

@@ -19,7 +19,7 @@ from rigup.run import rollback
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.prune import PruneRun, Removal
 from rigup.run.result import Change
-from rigup.run.rollback import RollbackRun, Step
+from rigup.run.rollback import RollbackRun, ServiceRollback
 from rigup.run.runner import Run
 from tests.unit.run.test_runner import compared, three_folders
 from tests.unit.run.test_runner_without_lease import AT_WORK, OTHER, somebody_else_is_at_work
@@ -237,7 +237,9 @@ def waiting_rollback(run: Run, done: list[int], monkeypatch: pytest.MonkeyPatch)
     assert isinstance(run, RollbackRun)
     run.connect(take_lease=True)
     monkeypatch.setattr(rollback, "roll_back", lambda host, wanted, *_: done.append(wanted.number))
-    run.steps = {"box": tuple(Step(None, RetainedRelease(name, 1, 0, False, True, {})) for name in ("chat", "code"))}
+    run.steps = {
+        "box": tuple(ServiceRollback(None, RetainedRelease(name, 1, 0, False, True, {})) for name in ("chat", "code"))
+    }
     run.results["box"].state = "differs"
     return run
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
     from rigup.catalogue.model import Model
     from rigup.lock import Lock
-    from rigup.project.fit_table import Wanted
+    from rigup.project.fit_table import FitFilter
     from rigup.project.inventory import Project
     from rigup.rig import Rig
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Plans every model for every rig, or one model for many rigs; contacts no host."""
     from rigup.catalogue.catalogue import load_catalogue
     from rigup.lock import load_lock
-    from rigup.project.fit_table import Wanted
+    from rigup.project.fit_table import FitFilter
 
     names_rig = args.rig is not None and not _is_path(args.rig)
     _check_numbers(args, names_rig)
@@ -78,13 +78,13 @@ def run(args: argparse.Namespace) -> int:
     project = _project(args, names_rig)
     catalogue, lock = load_catalogue(project.root), load_lock(project.lock_path)
     rigs = _rigs(args, names_rig, project, catalogue)
-    wanted = Wanted(args.min_context, args.min_speed, args.commercial)
+    wanted = FitFilter(args.min_context, args.min_speed, args.commercial)
     show = _show_rigs if args.model is None else _show_model
     return show(args, project, rigs, wanted, catalogue, lock)
 
 
 def _show_rigs(
-    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: Wanted, catalogue: Catalogue, lock: Lock
+    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: FitFilter, catalogue: Catalogue, lock: Lock
 ) -> int:
     from rigup.cli.output import fit
     from rigup.cli.output.console import Console
@@ -106,7 +106,7 @@ def _show_rigs(
 
 
 def _show_model(
-    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: Wanted, catalogue: Catalogue, lock: Lock
+    args: argparse.Namespace, project: Project, rigs: Rigs, wanted: FitFilter, catalogue: Catalogue, lock: Lock
 ) -> int:
     from rigup.cli.output import fit
     from rigup.cli.output.console import Console

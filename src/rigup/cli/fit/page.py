@@ -11,7 +11,7 @@ from rigup.cli.page.content import Origin
 from rigup.cli.page.document import document
 from rigup.cli.page.markup import Child, Markup, anchors, element
 from rigup.cli.page.widgets import table, table_of, tag
-from rigup.project.fit_table import Fit, Wanted
+from rigup.project.fit_table import Fit, FitFilter
 from rigup.rig import Rig
 
 # by level of quality: kind and sign of its tag
@@ -60,7 +60,7 @@ class FitTable:
         return len(self.rows) + len(self.lacking)
 
 
-def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: Wanted) -> str:
+def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: FitFilter) -> str:
     """A page with a table of models for each rig. found: groups, rig, and its models in order."""
     named = [(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), fits) for groups, rig, fits in found]
     tables = [_table(title, "Model", [(fit.model.name, fit) for fit in fits], wanted) for title, fits in named]
@@ -69,7 +69,7 @@ def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], w
 
 
 def model_page(
-    origin: Origin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted
+    origin: Origin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: FitFilter
 ) -> str:
     """A page with the rigs of an inventory that serve a model, and the fewest of each GPU that does."""
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
@@ -87,12 +87,12 @@ def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], first: Sequ
     return document(title, origin, [lines, [_section(one, where[one.title]) for one in tables]], PLANNED)
 
 
-def _filter_line(wanted: Wanted) -> tuple[str, ...]:
+def _filter_line(wanted: FitFilter) -> tuple[str, ...]:
     """What the tables are limited to, if anything."""
     return (f"Listed only: {wanted.text}.",) if wanted.text else ()
 
 
-def _table(title: str, head: str, pairs: Sequence[tuple[str, Fit]], wanted: Wanted) -> FitTable:
+def _table(title: str, head: str, pairs: Sequence[tuple[str, Fit]], wanted: FitFilter) -> FitTable:
     listed = tuple(_row(name, fit) for name, fit in pairs if wanted.accepts(fit))
     other = tuple((name, fit.reason or wanted.missed_by(fit)) for name, fit in pairs if not wanted.accepts(fit))
     return FitTable(title, head, listed, other)

@@ -13,7 +13,7 @@ from rich.text import Text
 from rigup.catalogue.gpu_names import short_name
 from rigup.catalogue.model import Model
 from rigup.cli.output.table import Column, Table
-from rigup.project.fit_table import Fit, Wanted
+from rigup.project.fit_table import Fit, FitFilter
 from rigup.rig import Rig
 
 SCHEMA = 1
@@ -24,7 +24,9 @@ _COLUMNS = (
 )
 
 
-def show_rigs(tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, console: Console, everything: bool) -> None:
+def show_rigs(
+    tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: FitFilter, console: Console, everything: bool
+) -> None:
     """Prints a table for each rig. tables: groups, rig, and its models in order. everything: what does not fit, too."""
     for index, (groups, rig, fits) in enumerate(tables):
         if index:
@@ -58,7 +60,7 @@ def show_model(
     model: Model,
     named: Sequence[tuple[str, Fit]],
     found: Sequence[Fit],
-    wanted: Wanted,
+    wanted: FitFilter,
     console: Console,
     everything: bool,
 ) -> None:
@@ -86,7 +88,7 @@ def show_model(
 
 
 def rigs_as_json(
-    tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: Wanted, everything: bool = False
+    tables: Sequence[tuple[str, Rig, list[Fit]]], wanted: FitFilter, everything: bool = False
 ) -> dict[str, Any]:
     """The same as data. docs/fit.md lists the keys."""
     return {
@@ -105,7 +107,7 @@ def rigs_as_json(
 
 
 def model_as_json(
-    model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: Wanted
+    model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: FitFilter
 ) -> dict[str, Any]:
     """The rigs of one model as data. docs/fit.md lists the keys."""
 
@@ -173,7 +175,7 @@ def cells(fit: Fit) -> tuple[str, ...]:
     )
 
 
-def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console, wanted: Wanted) -> None:
+def _show_reasons(pairs: Sequence[tuple[str, Fit]], console: Console, wanted: FitFilter) -> None:
     for name, fit in pairs:
         _print_wrapped(f"{name}: {fit.reason or wanted.missed_by(fit)}", console)
     if pairs:

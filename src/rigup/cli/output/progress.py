@@ -14,7 +14,7 @@ from rigup.units import bytes_text, seconds_text
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from rigup.run.chains.rates import Rate
+    from rigup.run.chains.rates import ProgressRate
 
 PLAIN_EVERY_SECONDS = 10
 EVENT_EVERY_SECONDS = 1
@@ -27,7 +27,7 @@ def view(events: bool = False) -> ProgressView:
     return RichProgress() if sys.stderr.isatty() else PlainProgress()
 
 
-def progress_text(progress: Progress, rate: Rate | None = None) -> str:
+def progress_text(progress: Progress, rate: ProgressRate | None = None) -> str:
     """Text of a report's progress: "98.0 MB of 98.4 MB, 11.2 MB/s, 0.04 s left", "123 of 211 steps, 9.50 s left"."""
     if not progress.total:
         return ""
@@ -44,9 +44,9 @@ class Rates:
     """The rate of what each chain counts in its current step."""
 
     def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], tuple[str, Rate]] = {}
+        self._rates: dict[tuple[str, str], tuple[str, ProgressRate]] = {}
 
-    def count(self, progress: Progress) -> Rate | None:
+    def count(self, progress: Progress) -> ProgressRate | None:
         """The rate of the chain of a report, which it updates; None if its step has counted nothing yet."""
         chain = chain_of(progress)
         step, rate = self._rates.get(chain, ("", None))
@@ -54,9 +54,9 @@ class Rates:
             self._rates.pop(chain, None)
             rate = None
         if progress.total:
-            from rigup.run.chains.rates import Rate  # a run without changes counts nothing
+            from rigup.run.chains.rates import ProgressRate  # a run without changes counts nothing
 
-            rate = rate or Rate()
+            rate = rate or ProgressRate()
             rate.count(time.monotonic(), progress.done)
             self._rates[chain] = (progress.step, rate)
         return rate

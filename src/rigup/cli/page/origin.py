@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 
 from rigup import __version__
@@ -14,12 +13,11 @@ from rigup.units import time_text
 
 def origin_of(project: Project, limit: str | None) -> Origin:
     """The origin of a page about hosts of this project. limit: the value of --limit."""
-    lock = project.lock_path
     return Origin(
         project.inventory.stem,
         time_text(time.time()),
         __version__,
-        hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else "",
+        project.lock_digest,
         Recorder(project, "", "status").commit,
         limit or "",
     )

@@ -13,8 +13,7 @@ from rigup.cli.page.host_section import memory
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import uses_of
 from rigup.cli.page.widgets import differences, errors, facts, scrolled, table, tag
-from rigup.facts.bounds import json_of
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable, json_of
 
 Sections = dict[str, Any]
 RECORD = ("when", "verb", "who", "result", "rigup", "commit")

@@ -57,13 +57,13 @@ def run(args: argparse.Namespace) -> int:
     from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
     from rigup.run.result import exit_code
-    from rigup.run.services.journal import Journal, Wanted
+    from rigup.run.services.journal import Journal, JournalQuery
 
-    wanted = Wanted(tuple(args.service), lines, since, args.follow)
+    query = JournalQuery(tuple(args.service), lines, since, args.follow)
     with opened as run:
         run.connect(take_lease=False)
         printer = Printer([result.host for result in run.results.values()], Console(highlight=False), args.json)
-        with Journal(run.context, wanted) as journal:
+        with Journal(run.context, query) as journal:
             if args.follow:
                 with ended_by_signals() as ended:
                     for entry in journal.followed(ended):

@@ -54,12 +54,14 @@ def hub_of(args: argparse.Namespace) -> dict[str, Any]:
 
 def probe_host(args: argparse.Namespace, root: Path) -> Probe:
     """Probes the host. Raises the error that prevented the probe; other errors become warnings."""
+    from rigup.connection.connections import Connections
     from rigup.project.inventory import HostEntry, Project
     from rigup.run.runner import Run
     from rigup.settings import HostSettings
 
     project = Project(root, root, (HostEntry(args.host, args.verb, connection_data(args)),))
-    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, hosts.sudo_password(args))
+    contact = Connections(project.data_by_host, hosts.sudo_password(args))
+    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, contact)
     with run:
         run.connect(take_lease=False)
     result = run.results[args.host]

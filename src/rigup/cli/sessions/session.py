@@ -90,11 +90,10 @@ def open_run(
     from rigup.project.inventory import load_project
 
     project = load_project(args.inventory, args.limit)
-    password = sudo_password(args)
-    contact = Connections(project.data_by_host, password)
+    contact = Connections(project.data_by_host, sudo_password(args))
     contact.begin()
     try:
-        return project, _planned(args, project, run_class, password, contact, service)
+        return project, _planned(args, project, run_class, contact, service)
     except BaseException:
         contact.leave()
         raise
@@ -104,7 +103,6 @@ def _planned(
     args: argparse.Namespace,
     project: Project,
     run_class: Callable[[], type[SomeRun]],
-    password: str | None,
     contact: Connections,
     service: str | None,
 ) -> SomeRun:
@@ -125,7 +123,7 @@ def _planned(
         from rigup.project.build_settings import check_builders
 
         check_builders(project, settings)
-    return made(project, plans, settings, password, contact)
+    return made(project, plans, settings, contact)
 
 
 @contextmanager

@@ -46,11 +46,10 @@ def open_unplanned(
     project = load_project(args.inventory, args.limit)
     check(project)
     project = with_whole_groups(project) if whole_groups else project
-    password = hosts.sudo_password(args)
-    contact = Connections(project.data_by_host, password)
+    contact = Connections(project.data_by_host, hosts.sudo_password(args))
     contact.begin()
     names = [host.name for host in project.hosts]
-    return run_class()(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), password, contact)
+    return run_class()(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), contact)
 
 
 def hosts_run() -> type[HostsRun]:

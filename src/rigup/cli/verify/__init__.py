@@ -99,7 +99,7 @@ def as_json(found: VerifyRun) -> dict[str, Any]:
                     {"problem": one.problem, "message": one.message, "hint": one.hint}
                     for one in found.found.get(name, ())
                 ],
-                "links": links.as_json() if links else None,
+                "links": links.model_dump() if links else None,
                 "load": load.model_dump() if (load := found.loads.get(name)) else None,
                 "errors": [error.as_json() for error in result.errors],
             }

@@ -12,8 +12,7 @@ from pyinfra.api import FactBase
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import json_of
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable, json_of
 from rigup.gateway.paths import ADMIN_PROGRAM, ADMIN_SOCKET, UNIT
 from rigup.gateway.servers import taken_out
 from rigup.host import Host

@@ -97,7 +97,7 @@ def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) 
     connection is lost or nothing returns within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
-    arguments = {"_sudo": _sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
+    arguments = {"_sudo": needs_sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
     while True:
         try:
             with gevent.Timeout(timeout):
@@ -225,5 +225,6 @@ def log_lines(host: Host, unit: str, most: int) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _sudo(host: Host) -> bool:
+def needs_sudo(host: Host) -> bool:
+    """Whether commands become root by sudo, because the user that rigup logs in as is not root."""
     return bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

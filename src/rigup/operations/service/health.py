@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -134,15 +134,16 @@ def short_request(plan: Plan) -> dict[str, Any]:
 
 def ask_release(
     host: Host,
+    manifest: Mapping[str, Any],
     service: str,
-    command: Sequence[str],
     wait_s: float = RELEASE_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Sends a question to the address and model name in a release's argv. Raises like `ask_service`.
+    """Sends a question to the address and model name in the argv of a release. Raises like `ask_service`.
 
     The router of a swap group is healthy before its model is loaded, so that the answer may take as long as the start.
     """
+    command = manifest.get("command") or ()
     address, name = address_and_model(command)
     timeout_s = max(ANSWER_SECONDS, int(wait_s)) if "--models-preset" in command else ANSWER_SECONDS
     key_file = layout.api_key_file(service)

@@ -9,9 +9,9 @@ from typing import Any
 
 from rigup import layout
 from rigup.errors import HostFailed
-from rigup.facts.bounds import count, line
+from rigup.facts.bounds import LAST_SECOND, Unreadable, count, line
+from rigup.facts.host import Probe
 from rigup.facts.manifest import read_manifest
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.releases import ANSWERED, BEFORE
@@ -62,8 +62,6 @@ class RetainedRelease:
     damage: str = ""
 
 
-# 9999-12-31, the latest time that Python can represent
-_LAST_SECOND = 253_402_300_799
 _MOST_RELEASES = 10_000
 
 
@@ -99,7 +97,7 @@ def _kept(listed: str) -> RetainedRelease:
     return RetainedRelease(
         service,
         own,
-        count(made, _LAST_SECOND),
+        count(made, LAST_SECOND),
         now == "current",
         answered == "answered" and not damage,
         manifest,
@@ -124,6 +122,14 @@ def damage_hint(service: str, current: bool) -> str:
     if current:
         return f"run rigup apply to create a new release of {service}"
     return "remove the folder of that release on the host; it cannot be rolled back to"
+
+
+def check_applied(host: str, service: str, probe: Probe) -> None:
+    """Raises HostFailed if the current release of a service cannot be read, or does not exist."""
+    if damage := probe.damaged.get(service):
+        raise HostFailed(f"{host}: {damage}", damage_hint(service, current=True))
+    if service not in probe.releases:
+        raise HostFailed(f"{host}: {service} was never applied", "run rigup diff to see what apply would do")
 
 
 def newest(kept: tuple[RetainedRelease, ...]) -> RetainedRelease:

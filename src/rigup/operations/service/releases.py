@@ -19,8 +19,8 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup import layout
 from rigup.errors import HostFailed, RigupError
+from rigup.facts.bounds import Unreadable
 from rigup.facts.manifest import read_manifest
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
@@ -53,7 +53,7 @@ done
 
 Check = Callable[[Any], None]
 # checks an earlier release of a host, given its manifest
-CheckEarlier = Callable[[Any, Mapping[str, Any]], None]
+CheckEarlier = Callable[[Any, Mapping[str, Any]], object]
 
 
 class GroupMembership(Protocol):

@@ -7,8 +7,8 @@ import time
 
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
 from rigup.facts.manifest import read_manifest
-from rigup.facts.unreadable import Unreadable
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report

@@ -16,9 +16,8 @@ from pyinfra.api import FunctionCommand, operation
 
 from rigup import layout
 from rigup.errors import HostFailed, InputError, RigupError
-from rigup.facts.bounds import MOST_CHARACTERS, count, json_of
+from rigup.facts.bounds import MOST_CHARACTERS, Unreadable, count, json_of
 from rigup.facts.host_output import HostOutput, Line, checked
-from rigup.facts.unreadable import Unreadable
 from rigup.facts.verified_files import VerifiedFiles
 from rigup.host import Host
 from rigup.lock import LARGEST_FILE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rigup.run.chains.order import REBOOT, STEPS, all_needs
@@ -31,7 +31,7 @@ def newest_times(records: Iterable[Mapping[str, Any]]) -> dict[str, StepTime]:
         if record["result"] != "changed":
             continue
         if (driver := times.get("driver")) and (reboot := times.pop(REBOOT, None)):
-            times["driver"] = driver.longer_by(reboot.seconds)
+            times["driver"] = replace(driver, seconds=driver.seconds + reboot.seconds)
         found |= {name: time for name, time in times.items() if name != WEIGHTS or time.bytes}
     return found
 

@@ -9,7 +9,7 @@ WINDOW_S = 20.0
 SHORTEST_S = 3.0
 
 
-class Rate:
+class ProgressRate:
     """The rate of one counter over the last WINDOW_S seconds. None until SHORTEST_S have passed, or while it stands."""
 
     def __init__(self) -> None:

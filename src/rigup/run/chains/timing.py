@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rigup.run.chains.order import REBOOT
@@ -53,10 +53,6 @@ class StepTime:
     def of_record(cls, step: Mapping[str, Any]) -> StepTime:
         """From a checked record."""
         return cls(step["step"], step["seconds"], step["beside"], step["critical"], step.get("bytes", 0))
-
-    def longer_by(self, seconds: float) -> StepTime:
-        """The same step with something that belongs to it."""
-        return replace(self, seconds=self.seconds + seconds)
 
 
 def without_reboots(span: Span, reboots: Iterable[tuple[float, float]]) -> list[Span]:

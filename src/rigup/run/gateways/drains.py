@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import gevent
@@ -147,7 +148,7 @@ class GatewayDrains:
         healthy = [name for name in batch if self.results[name].ok]
         deadline = time.monotonic() + BACK_SECONDS
         for host in found:
-            while lacking := _away(states := self._states(host), servers_on(states, healthy)):
+            while lacking := _away(self._states(host), healthy):
                 if time.monotonic() > deadline:
                     raise HostFailed(
                         f"{host.name}: the gateway finds {', '.join(lacking)} not healthy",
@@ -203,7 +204,7 @@ class GatewayDrains:
         for host in self._hosts():
             with suppress(HostFailed):
                 if self._installed(host):
-                    found[host.name] = self._reach(host, lambda host=host: tell(host, "show servers state")[0])  # type: ignore[misc]
+                    found[host.name] = self._reach(host, partial(tell, host, "show servers state"))[0]
         return found
 
     def _sending_to(self, batch: Collection[str]) -> dict[Host, States]:
@@ -286,11 +287,13 @@ def _unreachable(host: Host) -> HostFailed:
     )
 
 
-def _away(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
-    """Those that get no requests although they may; one of weight 0 is "DRAIN" for good."""
-    return [name for name in names if name in states and states[name].status not in (UP, "DRAIN")]
+def _away(states: States, hosts: Collection[str]) -> list[str]:
+    """The backends on these hosts that get no requests although they may."""
+    names = servers_on(states, hosts)
+    running = _running(states, names)
+    return [name for name in names if name not in running]
 
 
-def _running(states: Mapping[str, ServerState], names: Collection[str]) -> list[str]:
-    """Those that their gateway finds healthy, drained ones included."""
+def _running(states: States, names: Collection[str]) -> list[str]:
+    """Those that their gateway finds healthy, drained ones included; one of weight 0 is "DRAIN" for good."""
     return [name for name in names if name in states and states[name].status in (UP, "DRAIN")]

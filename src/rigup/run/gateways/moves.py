@@ -5,7 +5,7 @@ from __future__ import annotations
 from rigup.errors import InputError
 from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.servers import ports_of
-from rigup.gateway_settings import Backend, GatewayPlan
+from rigup.gateway_settings import Backend
 from rigup.run.context import RunContext
 from rigup.run.gateways.drains import GatewayDrains
 
@@ -21,29 +21,19 @@ def check_moves(context: RunContext, drains: GatewayDrains) -> None:
     """
     for host, answer in drains.server_states().items():
         gateway, running = context.settings[host].gateway, ports_of(answer)
-        if gateway:
-            _check_ports(host, gateway.plan, running)
-            _check_keys(host, gateway.plan, running, context)
+        for route in gateway.plan.routes if gateway else ():
+            for backend in route.backends:
+                port = running.get(f"{backend_name(route.model)}/{server_name(backend)}")
+                if port is not None and (what := _moved(context, backend, port)):
+                    where = f"{backend.host}: {backend.service}"
+                    message = f"{where}: {what}, which cannot be rolled out behind the gateway {host}"
+                    raise InputError(message, _AT_ONCE)
 
 
-def _check_ports(host: str, plan: GatewayPlan, running: dict[str, int]) -> None:
-    for route in plan.routes:
-        for backend in route.backends:
-            port = running.get(f"{backend_name(route.model)}/{server_name(backend)}", backend.port)
-            if port != backend.port:
-                raise _refusal(backend, f"its port changes from {port} to {backend.port}", host)
-
-
-def _check_keys(host: str, plan: GatewayPlan, running: dict[str, int], context: RunContext) -> None:
-    for route in plan.routes:
-        for backend in route.backends:
-            known = f"{backend_name(route.model)}/{server_name(backend)}" in running
-            result = context.results.get(backend.host)
-            steps = [change.step for change in result.changes] if result else []
-            if known and backend.wants_key and f"{KEY_STEP}{backend.service}" in steps:
-                raise _refusal(backend, "its API key changes", host)
-
-
-def _refusal(backend: Backend, what: str, gateway: str) -> InputError:
-    where = f"{backend.host}: {backend.service}"
-    return InputError(f"{where}: {what}, which cannot be rolled out behind the gateway {gateway}", _AT_ONCE)
+def _moved(context: RunContext, backend: Backend, port: int) -> str:
+    """What changes of a backend that cannot roll, "" for nothing. port: at which the gateway reaches it now."""
+    if port != backend.port:
+        return f"its port changes from {port} to {backend.port}"
+    result = context.results.get(backend.host)
+    steps = [change.step for change in result.changes] if result else []
+    return "its API key changes" if backend.wants_key and f"{KEY_STEP}{backend.service}" in steps else ""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import gevent
-
 from rigup.errors import HostFailed
-from rigup.facts.bounds import json_of
-from rigup.facts.host_output import HostOutput, checked
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable
+from rigup.facts.network import read_links
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT
@@ -21,26 +19,7 @@ from rigup.host import Host
 from rigup.operations.gateway.admin import tell
 from rigup.operations.primitives import remote
 from rigup.programs.release_metrics import certificate_end
-from rigup.run.context import RunContext
-
-
-class LinkAddress(HostOutput):
-    """An address of an interface."""
-
-    local: str = ""
-
-
-class Link(HostOutput):
-    """An interface, as `ip -json address` prints it; one that does not match is printed as {}."""
-
-    addr_info: list[LinkAddress] = []
-
-
-class Links(HostOutput):
-    """All of them."""
-
-    links: list[Link]
-
+from rigup.run.context import RunContext, ask_quietly
 
 COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}", f"show ssl cert {ACME_FILE}")
 
@@ -50,18 +29,20 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
 
     A gateway that does not answer, or has nobody for a model, fails its host.
     """
-    found = {}
+    plans: dict[str, GatewayPlan] = {}
+    questions: dict[tuple[str, str], Callable[[], Any]] = {}
     for host in run.state.inventory:
         gateway = run.settings[host.name].gateway
         if gateway and host.connected and run.results[host.name].probe is not None:
-            shared = gateway.plan.gateway.shared_address
-            address = run.state.pool.spawn(_holds, host, shared.host) if shared else None
-            found[host.name] = gateway.plan, run.state.pool.spawn(_asked, host), address
-    gevent.joinall([asking for _, *asked in found.values() for asking in asked if asking is not None])
+            plans[host.name] = gateway.plan
+            questions[host.name, "states"] = partial(tell, host, *COMMANDS)
+            if shared := gateway.plan.gateway.shared_address:
+                questions[host.name, "address"] = partial(_holds, host, shared.host)
+    answered = ask_quietly(run.state, questions)
     gateways = []
-    for name, (plan, asked, holds) in found.items():
-        answers, result = asked.value, run.results[name]
-        gateways.append(gateway_as_json(plan, answers, None if holds is None else holds.value))
+    for name, plan in plans.items():
+        answers, result = answered.get((name, "states")), run.results[name]
+        gateways.append(gateway_as_json(plan, answers, answered.get((name, "address"))))
         if answers is None:
             result.fail(
                 "failed", HostFailed(f"{name}: the gateway does not answer", f"on the host: journalctl -u {UNIT}")
@@ -70,7 +51,7 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
             hint = "repair their services, or run rigup apply, which gives back what a command has drained"
             result.fail("failed", HostFailed(f"{name}: no backend answers for {', '.join(away)}", hint))
     held = {one["gateway"]: one["holds_shared_address"] for one in gateways}
-    for name, (plan, *_) in found.items():
+    for name, plan in plans.items():
         if plan.sharing and all(held.get(other) is False for other in plan.sharing):
             address = plan.gateway.shared_address
             message = f"{name}: no gateway holds {address.host if address else ''}"
@@ -80,27 +61,17 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
 
 def _holds(host: Host, address: str) -> bool | None:
     """Whether a host has an address on one of its interfaces; None if it does not say."""
-    try:
-        output = remote.run(host, "ip", "-json", "address", "show", "to", address)
-    except remote.CONNECTION_ERRORS:
-        return None
+    output = remote.run(host, "ip", "-json", "address", "show", "to", address)
     return has_address(output.stdout, address) if output.ok else None
 
 
 def has_address(text: str, address: str) -> bool | None:
     """Whether `ip -json address` lists an address; None if that is not what it printed."""
     try:
-        links = checked(Links, {"links": json_of(text, "ip") if text.strip() else []}, "ip").links
+        links = read_links(text) if text.strip() else []
     except Unreadable:
         return None
     return any(one.local == address for link in links for one in link.addr_info)
-
-
-def _asked(host: Host) -> tuple[str, ...] | None:
-    try:
-        return tell(host, *COMMANDS)
-    except (HostFailed, *remote.CONNECTION_ERRORS):
-        return None
 
 
 def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None, holds: bool | None = None) -> dict[str, Any]:

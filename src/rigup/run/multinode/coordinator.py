@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
 
 from rigup.errors import HostFailed, InputError
 from rigup.facts.network import HostNetwork, NetworkOfHost
@@ -19,7 +18,7 @@ from rigup.operations.multinode.node_binding import NodeBinding, bind_nodes
 from rigup.operations.multinode.releases import GroupMember, StartedServices, listed
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import BoundNodes, bound_nodes
-from rigup.operations.service.health import RELEASE_SECONDS, Answer, ask_release, ask_service
+from rigup.operations.service.health import Answer, ask_release, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.project.lan_address import lan_address
 from rigup.run.context import RunContext
@@ -148,7 +147,7 @@ class GroupCoordinator:
             plan.rank,
             {node.host: node.address for node in plan.nodes[1:]},
             watch.port if watch else None,
-            partial(check_earlier_release, service=plan.service.name, wait_s=plan.start_timeout_s),
+            partial(ask_release, service=plan.service.name, wait_s=plan.start_timeout_s),
             self.context.read_only,
         )
 
@@ -212,10 +211,3 @@ class GroupCoordinator:
 def _ask_briefly(host: Host, plan: Plan) -> Answer:
     """The answer of a head whose workers are missing; it may never arrive."""
     return ask_service(host, plan, max_tokens=1, wait_s=WITHOUT_WORKERS_SECONDS, timeout_s=WITHOUT_WORKERS_SECONDS)
-
-
-def check_earlier_release(
-    host: Host, manifest: Mapping[str, Any], service: str, wait_s: float = RELEASE_SECONDS
-) -> None:
-    """Sends a request to a restored release, at the address in its argv."""
-    ask_release(host, service, manifest.get("command") or (), wait_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rigup.host import Host
 from rigup.operations.multinode.barrier import Barrier
@@ -11,20 +10,14 @@ from rigup.plan import Plan
 from rigup.run.result import TAKES_PART, HostResult
 
 
-@dataclass(frozen=True)
 class NodeGroup:
     """Hosts that serve together, by rank: the head, then the workers.
 
     changing, checking: the barriers for changes and for health checks.
     """
 
-    hosts: tuple[str, ...]
-    changing: Barrier = field(init=False)
-    checking: Barrier = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "changing", Barrier(self.hosts))
-        object.__setattr__(self, "checking", Barrier(self.hosts))
+    def __init__(self, hosts: tuple[str, ...]) -> None:
+        self.hosts, self.changing, self.checking = hosts, Barrier(hosts), Barrier(hosts)
 
     def begin(self, gone: Mapping[str, str]) -> None:
         """Starts a new phase of the run. gone: hosts that do not take part in it, with the reason."""

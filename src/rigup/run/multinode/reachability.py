@@ -54,14 +54,6 @@ class PortNeed:
     what: str
 
 
-@dataclass(frozen=True)
-class ListeningPorts:
-    """The ports of a host that can be tested. ports: actual port by needed port. process: id of the listener."""
-
-    ports: dict[int, int]
-    process: str = ""
-
-
 def check_reachable(
     context: RunContext, hosts: tuple[str, ...], addresses: Mapping[str, str]
 ) -> dict[str, tuple[Finding, ...]]:
@@ -90,7 +82,10 @@ def needed(plan: Plan) -> Iterator[PortNeed]:
 
 
 class _Trial:
-    """One trial among the hosts of a node group."""
+    """One trial among the hosts of a node group.
+
+    listening: by host, the actual port of each needed port that can be tested. listeners: by host, a process id.
+    """
 
     def __init__(self, context: RunContext, hosts: tuple[str, ...], addresses: Mapping[str, str]) -> None:
         services = [plan for plan in context.plans[hosts[0]] if plan.nodes]
@@ -98,7 +93,8 @@ class _Trial:
         self.probes = {name: context.results[name].probe or Probe() for name in hosts}
         self.addresses = addresses
         self.needs = [need for plan in services for need in needed(plan)]
-        self.listening: dict[str, ListeningPorts] = {}
+        self.listening: dict[str, dict[int, int]] = {}
+        self.listeners: dict[str, str] = {}
         self.findings: dict[str, list[Finding]] = {name: [] for name in hosts}
 
     def each(self, step: Callable[[str], None]) -> None:
@@ -122,7 +118,7 @@ class _Trial:
             what = f"port {port}, which the other hosts must reach, is in use by {holder}"
             self._find(name, what, f"stop {holder}, or set join_port of the service")
         todo = [port for port in ports if port not in own and port not in others]
-        self.listening[name] = ListeningPorts({port: port for port in own})
+        listening = self.listening[name] = {port: port for port in own}
         if not todo:
             return
         program = program_file("listen_briefly.py").read_text()
@@ -132,13 +128,12 @@ class _Trial:
         process = next((rest for key, _, rest in lines if key == "pid"), "")
         if not process.isdigit():  # the number is passed to kill at the end
             raise HostFailed(output.last_line)
-        ports_there = dict(self.listening[name].ports)
+        self.listeners[name] = process
         for asked, (printed_port, _, what) in zip(todo, lines, strict=False):
             if what == "ok":
-                ports_there[asked] = count(printed_port, 65535)
+                listening[asked] = count(printed_port, 65535)
             else:
                 self._find(name, f"cannot listen on port {asked}: {what}", "on the host: ss -ltnp")
-        self.listening[name] = ListeningPorts(ports_there, process)
 
     def connect(self, name: str) -> None:
         """Makes a host connect to the ports that it needs on the others."""
@@ -163,8 +158,8 @@ class _Trial:
 
     def stop(self, name: str) -> None:
         """Stops the listener."""
-        if name in self.listening and self.listening[name].process:
-            remote.run(self.hosts[name], "kill", "-KILL", self.listening[name].process)
+        if name in self.listeners:
+            remote.run(self.hosts[name], "kill", "-KILL", self.listeners[name])
 
     def _taken(self, name: str, ports: list[int]) -> tuple[set[int], dict[int, str]]:
         """Splits these ports into those of rigup's own services, and those that others use, with the program's name."""
@@ -179,7 +174,7 @@ class _Trial:
         """The hosts and actual ports that a host must reach, with their purpose."""
         wanted: dict[tuple[str, int], str] = {}
         for need in self.needs:
-            there = self.listening.get(need.owner, ListeningPorts({})).ports
+            there = self.listening.get(need.owner, {})
             if need.caller == name and need.port in there:
                 wanted.setdefault((need.owner, there[need.port]), need.what)
         return wanted

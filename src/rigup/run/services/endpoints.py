@@ -65,7 +65,7 @@ def open_tunnel(run: HostsRun, endpoint: Endpoint, ports: Sequence[int] = ()) ->
 
     ports: of this machine, to be tried first.
     """
-    host, result = host_of(run, endpoint.host), run.results[endpoint.host]
+    host, result = run.context.state.inventory.get_host(endpoint.host), run.results[endpoint.host]
     try:
         return OpenTunnel(host, endpoint.url, endpoint.unit, endpoint.where, ports).__enter__()
     except RigupError as error:
@@ -75,13 +75,12 @@ def open_tunnel(run: HostsRun, endpoint: Endpoint, ports: Sequence[int] = ()) ->
     return None
 
 
-def host_of(run: HostsRun, name: str) -> Host:
-    """A host of a run by its name."""
-    host: Host = next(host for host in run.context.state.inventory if host.name == name)
-    return host
-
-
 def key_of(run: HostsRun, endpoint: Endpoint) -> str | None:
-    """The API key of a service, from its host; None if it needs none. Raises HostFailed."""
-    output = remote.run(host_of(run, endpoint.host), "cat", "--", endpoint.key_file)
+    """The API key of a service, from its host; None if it needs none. Raises as `remote.run` does."""
+    return read_key(run.context.state.inventory.get_host(endpoint.host), endpoint.key_file)
+
+
+def read_key(host: Host, path: str) -> str | None:
+    """The API key in a file of a host; None if it does not exist."""
+    output = remote.run(host, "cat", "--", path)
     return output.stdout.strip() if output.ok else None

@@ -19,6 +19,7 @@ from gevent.queue import Empty, Queue
 from rigup import layout
 from rigup.connection.command_lines import run_line_by_line
 from rigup.errors import HostFailed
+from rigup.facts.bounds import LAST_SECOND
 from rigup.host import Host
 from rigup.run.context import RunContext
 from rigup.run.hosts_run import GATEWAY
@@ -31,11 +32,10 @@ AHEAD = 1000
 SETTLE_SECONDS = 0.5
 """How long a new entry waits for earlier ones of other hosts."""
 INFORMATION = 6
-_LATEST_US = 253_402_300_799 * 10**6  # 9999-12-31, the latest time that Python can represent
 
 
 @dataclass(frozen=True)
-class Wanted:
+class JournalQuery:
     """Which entries: of these services, () for all; the last `lines` of each host. since: as journalctl takes it."""
 
     services: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ def read_entry(host: str, line: str) -> Entry | None:
         service = next(unit[len("rigup-") : -len(".service")] for unit in units if _is_rigups(unit))
         when = int(fields["__REALTIME_TIMESTAMP"])
         priority = int(fields.get("PRIORITY") or INFORMATION)
-        if 0 <= when <= _LATEST_US and 0 <= priority <= 7:
+        if 0 <= when <= LAST_SECOND * 10**6 and 0 <= priority <= 7:
             return Entry(when, host, service, priority, _text(fields.get("MESSAGE")))
     return None
 
@@ -91,13 +91,13 @@ def _text(message: Any) -> str:
     return bytes(message).decode(errors="replace") if isinstance(message, list) else str(message)
 
 
-def words_for(units: list[str], wanted: Wanted) -> tuple[str, ...]:
+def words_for(units: list[str], query: JournalQuery) -> tuple[str, ...]:
     """The command that prints the entries of these units."""
     return (
         *("journalctl", "--no-pager", "--quiet", "--all", "--output=json", f"--output-fields={FIELDS}"),
-        *((f"--lines={wanted.lines}",) if wanted.lines is not None else ()),
-        *((f"--since={wanted.since}",) if wanted.since is not None else ()),
-        *(("--follow",) if wanted.follow else ()),
+        *((f"--lines={query.lines}",) if query.lines is not None else ()),
+        *((f"--since={query.since}",) if query.since is not None else ()),
+        *(("--follow",) if query.follow else ()),
         *(f"--unit={unit}" for unit in units),
     )
 
@@ -105,8 +105,8 @@ def words_for(units: list[str], wanted: Wanted) -> tuple[str, ...]:
 class Journal:
     """The entries of all hosts that a run has reached. Leaving it closes the commands on the hosts."""
 
-    def __init__(self, context: RunContext, wanted: Wanted) -> None:
-        self._context, self._wanted = context, wanted
+    def __init__(self, context: RunContext, query: JournalQuery) -> None:
+        self._context, self._query = context, query
         self._queues: dict[str, Queue] = {}
         self._readers: list[Any] = []
 
@@ -114,7 +114,7 @@ class Journal:
         for host in self._context.state.inventory:
             if self._context.results[host.name].state == "pending" and (units := self._units(host.name)):
                 queue = self._queues[host.name] = Queue(maxsize=AHEAD)
-                work = partial(_read, queue=queue, words=words_for(units, self._wanted))
+                work = partial(_read, queue=queue, words=words_for(units, self._query))
                 self._readers.append(gevent.spawn(self._guarded, work, host, queue))
         return self
 
@@ -146,10 +146,9 @@ class Journal:
 
     def _units(self, name: str) -> list[str]:
         """The units of a host whose entries are wanted: those of its services, and of its gateway."""
-        (entry,) = (host for host in self._context.project.hosts if host.name == name)
         services = self._context.handshakes[name].probe.current
-        there = (*services, *((GATEWAY,) if "gateway" in entry.data else ()))
-        return [layout.unit_name(each) for each in there if each in (self._wanted.services or there)]
+        there = (*services, *((GATEWAY,) if "gateway" in self._context.project.data_by_host[name] else ()))
+        return [layout.unit_name(each) for each in there if each in (self._query.services or there)]
 
     def _guarded(self, work: Callable[[Host], None], host: Host, queue: Queue) -> None:
         try:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from rigup import layout
-from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import HostFailed, InputError, Refused
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.endpoints import endpoint_of
 from rigup.operations.service.health import ask_release
-from rigup.operations.service.history import hosts_of
+from rigup.operations.service.history import check_applied, hosts_of
 from rigup.operations.service.secrets import KEY_BYTES
 from rigup.operations.service.stopping import start
 from rigup.project.inventory import Project
@@ -23,6 +21,7 @@ from rigup.project.settings import read_secret
 from rigup.regular_files import user_path
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import Change
+from rigup.run.services.endpoints import read_key
 
 
 class KeyRun(HostsRun):
@@ -41,12 +40,11 @@ class KeyRun(HostsRun):
         self.context.each(lambda host: self._rotate(host, service))
 
     def _read(self, host: Host, services: tuple[str, ...]) -> None:
-        releases = self.context.handshakes[host.name].probe.releases
-        for name in services or releases:
-            if name not in releases:
-                raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-            if endpoint_of(host.name, name, releases[name]):
-                self.keys[host.name, name] = _key(host, name)
+        probe = self.context.handshakes[host.name].probe
+        for name in services or probe.releases:
+            check_applied(host.name, name, probe)
+            if endpoint := endpoint_of(host.name, name, probe.releases[name]):
+                self.keys[host.name, name] = read_key(host, endpoint.key_file)
         self.results[host.name].state = "differs"
 
     def _rotate(self, host: Host, service: str) -> None:
@@ -60,14 +58,13 @@ class KeyRun(HostsRun):
             hint = f"set services.{service}.api_key_file, which rigup key rotate then writes"
             message = f"{host.name}: {service} spans several hosts, so rigup replaces its key only in a file of yours"
             raise Refused(message, hint)
-        if self._claim(host) not in (OURS, NOBODYS):
-            raise self._stale_comparison(host)
+        self._claim_unchanged(host)
         path = layout.api_key_file(service)
         remote.write_file(host, path, secrets.token_urlsafe(KEY_BYTES), "600")
         try:
             if not probe.rests(service):
                 start(host, service, again=True)
-                result.answers.append(ask_release(host, service, manifest.get("command") or ()))
+                result.answers.append(ask_release(host, manifest, service))
         except HostFailed as error:
             remote.write_file(host, path, earlier, "600")
             start(host, service, again=True)
@@ -76,18 +73,13 @@ class KeyRun(HostsRun):
         result.state = "changed"
 
 
-def _key(host: Host, service: str) -> str | None:
-    output = remote.run(host, "cat", "--", layout.api_key_file(service))
-    return output.stdout.strip() if output.ok else None
-
-
 def key_file_of(project: Project, service: str) -> str | None:
     """The user's own file with the key of a service, relative to the fleet's folder; None if rigup makes the key.
 
     Raises InputError where the selected hosts differ in it.
     """
-    said = [(host.data.get("services") or {}).get(service) for host in project.hosts]
-    files = dict.fromkeys(each.get("api_key_file") for each in said if isinstance(each, Mapping))
+    said = [host.services[service] for host in project.hosts if service in host.services]
+    files = dict.fromkeys(each.get("api_key_file") for each in said)
     if len(files) > 1:
         names = ", ".join(str(name) for name in files if name)
         raise InputError(f"the hosts have different keys of {service}: {names}", "select one group: --limit GROUP")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from rigup.connection.lease import NOBODYS, OURS
 from rigup.errors import HostFailed, Refused, RigupError
 from rigup.host import Host
 from rigup.operations.primitives import jobs
@@ -79,8 +78,7 @@ class PowerRun(HostsRun):
         planned, result.changes = result.changes, []
         if not planned:
             return
-        if self._claim(host) not in (OURS, NOBODYS):
-            raise self._stale_comparison(host)
+        self._claim_unchanged(host)
         errors: list[RigupError] = []
         for change, name in zip(planned, self.steps[host.name], strict=True):
             if jobs.cancelled():
@@ -106,6 +104,6 @@ class PowerRun(HostsRun):
         if endpoint_of(host.name, name, manifest) is None:
             return
         try:
-            self.results[host.name].answers.append(ask_release(host, name, manifest.get("command") or ()))
+            self.results[host.name].answers.append(ask_release(host, manifest, name))
         except HostFailed as error:
             raise HostFailed(error.message, f"see why: rigup logs {name} --limit {host.name}") from None

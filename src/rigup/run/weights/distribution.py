@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import gevent
@@ -16,14 +17,13 @@ from rigup import layout
 from rigup.connection.connections import PARALLEL_HOSTS
 from rigup.connection.pyinfra_internals import at_work_on
 from rigup.connection.ssh_address import ssh_address
-from rigup.errors import RigupError
 from rigup.host import Host
-from rigup.operations.primitives import jobs, progress, remote
+from rigup.operations.primitives import jobs, progress
 from rigup.operations.primitives.progress import Progress
 from rigup.operations.weights import sharing
 from rigup.operations.weights.checkpoint import checkpoint_key, step_name
 from rigup.operations.weights.sharing import SharedDownload, SharingPeer, WeightsServer
-from rigup.run.context import RunContext
+from rigup.run.context import RunContext, ask_quietly
 from rigup.run.weights.download_groups import DownloadGroup, distinct, download_groups
 from rigup.settings import WeightsSettings
 
@@ -218,16 +218,13 @@ class WeightsDistribution:
     def _on_each(self, names: Iterable[str], work: Callable[[Any], Any]) -> dict[str, Any]:
         """The results of `work` on each of these hosts, without hosts where it fails, as sharing is optional."""
 
-        def quietly(host: Host) -> Any:
-            try:
-                with at_work_on(self.context.state, host):
-                    return work(host)
-            except (RigupError, *remote.CONNECTION_ERRORS):
-                return None
+        def at_work(host: Host) -> Any:
+            with at_work_on(self.context.state, host):
+                return work(host)
 
-        begun = {name: self.context.state.pool.spawn(quietly, self.hosts[name]) for name in sorted(set(names))}
-        gevent.joinall(list(begun.values()))
-        return {name: greenlet.value for name, greenlet in begun.items() if greenlet.value is not None}
+        return ask_quietly(
+            self.context.state, {name: partial(at_work, self.hosts[name]) for name in sorted(set(names))}
+        )
 
     def _fetched(self, name: str) -> bool:
         """Whether a host has ended its download; after a lost connection it may continue by itself."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gevent
+from functools import partial
 
 from rigup.connection.fact_cache import read_only
 from rigup.connection.pyinfra_internals import at_work_on
 from rigup.host import Host
-from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.weights.line_speed import bytes_per_second
 from rigup.preflight.checks import missing_weights
-from rigup.run.context import RunContext
+from rigup.run.context import RunContext, ask_quietly
 
 LEAST_BYTES = 2_000_000_000
 """Fewer are downloaded before a measurement is worth its time."""
@@ -26,17 +25,12 @@ def line_speeds(context: RunContext) -> dict[str, float]:
             hub, token = settings.source_of(checkpoint.location)
             if token is None and checkpoint.files and checkpoint.host_folder is None:
                 report(Progress(host.name, "measure", text="how fast the hub sends, for five seconds"))
-                try:
-                    with at_work_on(context.state, host), read_only():
-                        return bytes_per_second(host, checkpoint, hub, settings.weights_limits[0])
-                except remote.CONNECTION_ERRORS:
-                    return None  # an estimate only
+                with at_work_on(context.state, host), read_only():
+                    return bytes_per_second(host, checkpoint, hub, settings.weights_limits[0])
         return None
 
     hosts = [host for host in context.state.inventory if _downloads(context, host.name)]
-    greenlets = {host.name: context.state.pool.spawn(measured, host) for host in hosts}
-    gevent.joinall(list(greenlets.values()))
-    return {name: greenlet.value for name, greenlet in greenlets.items() if greenlet.value}
+    return ask_quietly(context.state, {host.name: partial(measured, host) for host in hosts})
 
 
 def _downloads(context: RunContext, name: str) -> bool:

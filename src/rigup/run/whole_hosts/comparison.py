@@ -6,13 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from rigup.facts.probe import Probe
 from rigup.operations.service.history import options_of
 from rigup.systemd.release import GPUS_KEY, GROUP_KEY
 
 Part = Literal["hardware", "system", "driver", "files", "services", "settings"]
+PARTS = get_args(Part)
 # that differ between hosts that are alike in all that matters
 _OF_THE_HOST = (GPUS_KEY, GROUP_KEY)
 
@@ -40,8 +41,7 @@ def compare(probes: tuple[Probe, Probe], data: tuple[Mapping[str, Any], Mapping[
     described = [dict(_described(*pair)) for pair in zip(probes, data, strict=True)]
     keys = dict.fromkeys((*described[0], *described[1]))
     found = [Difference(*key, *(values.get(key, "") for values in described)) for key in keys]
-    order = ("hardware", "system", "driver", "files", "services", "settings")
-    return sorted((each for each in found if each.first != each.second), key=lambda each: order.index(each.part))
+    return sorted((each for each in found if each.first != each.second), key=lambda each: PARTS.index(each.part))
 
 
 def _described(probe: Probe, data: Mapping[str, Any]) -> Iterator[tuple[tuple[Part, str], str]]:
@@ -75,8 +75,7 @@ def _described(probe: Probe, data: Mapping[str, Any]) -> Iterator[tuple[tuple[Pa
 
 
 def _service(probe: Probe, service: str) -> Iterator[tuple[tuple[Part, str], str]]:
-    unit = probe.units.get(service)
-    yield ("services", f"{service}: state"), "stopped" if probe.rests(service) else unit.active if unit else "unknown"
+    yield ("services", f"{service}: state"), "stopped" if probe.rests(service) else probe.active(service)
     if service in probe.damaged:
         yield ("services", f"{service}: release"), "damaged"
     for key, value in probe.releases.get(service, {}).items():

@@ -9,7 +9,7 @@ import pytest
 
 from rigup.cli.output import progress as live
 from rigup.operations.primitives.progress import Progress
-from rigup.run.chains.rates import Rate
+from rigup.run.chains.rates import ProgressRate
 
 
 class Clock:
@@ -34,7 +34,7 @@ def weights(done: int) -> Progress:
 
 
 def test_a_rate_needs_a_few_seconds_and_forgets_what_is_long_ago() -> None:
-    rate = Rate()
+    rate = ProgressRate()
     rate.count(0, 0)
     rate.count(1, 10)
     assert rate.per_second is None and rate.seconds_left(100) is None
@@ -62,7 +62,7 @@ def test_chains_of_a_host_have_their_own_lines(clock: Clock, capsys: pytest.Capt
 
 
 def test_steps_that_are_counted_have_no_bytes(clock: Clock) -> None:
-    rate = Rate()
+    rate = ProgressRate()
     rate.count(0, 0)
     rate.count(10, 20)
     assert live.progress_text(Progress("gpu1", "engine", 20, 220, "steps"), rate) == "20 of 220 steps, 1 min 40 s left"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from rigup.errors import HostFailed, InputError, Refused
-from rigup.facts.unreadable import Unreadable
+from rigup.facts.bounds import Unreadable
 from rigup.lock import LockedFile
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.service.history import RetainedRelease

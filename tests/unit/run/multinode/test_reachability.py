@@ -13,6 +13,7 @@ from rigup.node import Node, PeerPort
 from rigup.plan import Plan
 from rigup.programs.ray_node import answers
 from rigup.rig import Rig
+from rigup.run.multinode import reachability
 from rigup.run.multinode.reachability import check_reachable
 from rigup.service import Service
 from tests.lab.fleet import wait_for
@@ -88,3 +89,13 @@ def test_where_the_service_itself_listens_it_is_tried_as_it_is(port: int) -> Non
 def test_an_address_that_is_not_the_hosts_own_is_told_by_it(port: int) -> None:
     found = said(run_of(port, traffic=True, last="192.0.2.3"))
     assert found == {"gpu3": ["cannot listen on port 0: Cannot assign requested address"]}
+
+
+def test_a_listener_whose_output_cannot_be_read_is_stopped(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    garbled = SimpleNamespace(
+        read_text=lambda: "print('many ok'); print('pid 4194305')"
+    )  # above the largest process id
+    monkeypatch.setattr(reachability, "program_file", lambda _: garbled)
+    run = run_of(port)
+    assert "not a number" in said(run)["gpu1"][0]
+    assert any("kill -KILL 4194305" in command for command in run.state.inventory[0].commands)

@@ -12,7 +12,7 @@ import pytest
 from gevent.event import Event
 
 from rigup.run.hosts_run import HostsRun
-from rigup.run.services.journal import Entry, Journal, Wanted, read_entry, words_for
+from rigup.run.services.journal import Entry, Journal, JournalQuery, read_entry, words_for
 
 AT = 1_700_000_000_000_000
 
@@ -59,7 +59,7 @@ def test_what_is_not_an_entry_is_left_out(text: str) -> None:
 
 
 def test_the_command() -> None:
-    assert words_for(["rigup-chat.service"], Wanted(lines=5, since="-60s", follow=True)) == (
+    assert words_for(["rigup-chat.service"], JournalQuery(lines=5, since="-60s", follow=True)) == (
         *("journalctl", "--no-pager", "--quiet", "--all", "--output=json"),
         "--output-fields=UNIT,OBJECT_SYSTEMD_UNIT,_SYSTEMD_UNIT,MESSAGE,PRIORITY",
         *("--lines=5", "--since=-60s", "--follow", "--unit=rigup-chat.service"),
@@ -95,7 +95,7 @@ def printing(*lines: str) -> str:
 
 def test_hosts_are_merged_by_time(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"), "noise", line(3, "three")), "b": printing(line(2, "two"))})
-    with Journal(run.context, Wanted(lines=10)) as journal:
+    with Journal(run.context, JournalQuery(lines=10)) as journal:
         assert [(entry.host, entry.message) for entry in journal.merged()] == [
             ("a", "one"),
             ("b", "two"),
@@ -108,7 +108,7 @@ def test_a_host_whose_journal_cannot_be_read_fails_and_others_are_printed(
     fleet: Callable[[dict[str, str]], HostsRun],
 ) -> None:
     run = fleet({"a": "echo 'No journal files were found.' >&2; exit 1", "b": printing(line(2, "two"))})
-    with Journal(run.context, Wanted()) as journal:
+    with Journal(run.context, JournalQuery()) as journal:
         assert [entry.message for entry in journal.merged()] == ["two"]
     (error,) = run.results["a"].errors
     assert (run.results["a"].state, error.message) == ("failed", "a: journalctl: No journal files were found.")
@@ -116,7 +116,7 @@ def test_a_host_whose_journal_cannot_be_read_fails_and_others_are_printed(
 
 def test_a_host_without_the_service_is_not_asked(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"))})
-    with Journal(run.context, Wanted(("other",))) as journal:
+    with Journal(run.context, JournalQuery(("other",))) as journal:
         assert list(journal.merged()) == []
 
 
@@ -127,7 +127,7 @@ def test_new_entries_come_in_order_until_it_is_ended(
     late = f"{printing(line(1, 'first'))}; until [ -e {more} ]; do sleep 0.05; done; {printing(line(5, 'fifth'))}"
     run = fleet({"a": f"{late}; sleep 60", "b": f"{printing(line(2, 'second'))}; sleep 60"})
     ended, found = Event(), []
-    with gevent.Timeout(30), Journal(run.context, Wanted(follow=True)) as journal:
+    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as journal:
         for entry in journal.followed(ended):
             found.append(entry.message)
             if entry.message == "second":
@@ -139,5 +139,5 @@ def test_new_entries_come_in_order_until_it_is_ended(
 
 def test_it_ends_when_every_host_has_ended(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"))})
-    with gevent.Timeout(30), Journal(run.context, Wanted(follow=True)) as journal:
+    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as journal:
         assert [entry.message for entry in journal.followed(Event())] == ["one"]

@@ -49,6 +49,16 @@ def test_keys_as_the_host_has_them(connected: Callable[[Probe], KeyRun]) -> None
     assert error.message == "box: gone was never applied"
 
 
+def test_a_release_that_cannot_be_read_was_applied(connected: Callable[[Probe], KeyRun]) -> None:
+    run = connected(replace(APPLIED, releases={}, damaged={"chat": "release.json: not JSON"}))
+    run.read(("chat",))
+    (error,) = run.results["box"].errors
+    assert (error.message, error.hint) == (
+        "box: release.json: not JSON",
+        "run rigup apply to create a new release of chat",
+    )
+
+
 def rotated(run: KeyRun, service: str = "chat") -> list[str]:
     """The messages of a rotation."""
     run.read((service,))

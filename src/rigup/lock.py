@@ -72,6 +72,11 @@ class LockedCheckpoint(Frozen):
         return self
 
     @property
+    def name(self) -> tuple[str, str]:
+        """Its identity: repository and quantisation."""
+        return self.repo, self.quant
+
+    @property
     def bytes(self) -> int:
         """The whole download, in bytes."""
         return sum(file.size for file in self.files)
@@ -89,6 +94,11 @@ class LockedSource(Frozen):
     address: Annotated[str, Field(pattern=r"^[!-?A-~]{1,2000}$")]
     sha256: Sha256
     root: FolderPath
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """Its identity: engine and version."""
+        return self.engine, self.version
 
 
 class LockedDriver(Frozen):
@@ -136,7 +146,7 @@ class Lock(Frozen):
 
     def source(self, engine: str, version: str) -> LockedSource | None:
         """The source archive of one engine version."""
-        return next((s for s in self.sources if (s.engine, s.version) == (engine, version)), None)
+        return next((s for s in self.sources if s.name == (engine, version)), None)
 
     def environment(
         self, engine: str, version: str, variant: Variant, architecture: Architecture
@@ -156,7 +166,7 @@ class Lock(Frozen):
 
     def checkpoint(self, repo: str, quant: str) -> LockedCheckpoint | None:
         """One quantisation of one repository."""
-        return next((c for c in self.checkpoints if (c.repo, c.quant) == (repo, quant)), None)
+        return next((c for c in self.checkpoints if c.name == (repo, quant)), None)
 
 
 def load_lock(path: Path) -> Lock:
@@ -181,15 +191,10 @@ def load_lock(path: Path) -> Lock:
 
 def _refuse_twins(path: Path, text: str, lock: Lock) -> None:
     """Raises InputError for two entries with one name, even if they are equal."""
-    checkpoints = [f"{entry.repo} {entry.quant}" for entry in lock.checkpoints]
-    sources = [f"{entry.engine} {entry.version}" for entry in lock.sources]
-    environments = [" ".join(entry.name) for entry in lock.environments]
-    images = [" ".join(entry.name) for entry in lock.images]
-    tables = {"checkpoints": checkpoints, "sources": sources, "environments": environments, "images": images}
-    tables["harnesses"] = [" ".join(entry.name) for entry in lock.harnesses]
-    for table, names in tables.items():
+    for table in ("checkpoints", "sources", "environments", "images", "harnesses"):
         seen: set[str] = set()
-        for number, name in enumerate(names):
+        for number, entry in enumerate(getattr(lock, table)):
+            name = " ".join(entry.name)
             if name in seen:
                 raise InputError(f"{_place(path, text, (table, number))}: {name} is listed twice", RESTORE_HINT)
             seen.add(name)

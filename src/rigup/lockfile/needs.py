@@ -50,7 +50,7 @@ class Needs:
 
     def missing(self, lock: Lock) -> Needs:
         """The needs that a lock does not meet. A checkpoint without files counts as missing."""
-        have = {(entry.repo, entry.quant) for entry in lock.checkpoints if entry.files}
+        have = {entry.name for entry in lock.checkpoints if entry.files}
         return Needs(
             {name: plan for name, plan in self.checkpoints.items() if name not in have},
             {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator
 
 from rigup.gateway import responses
-from rigup.gateway.names import SECTION, backend_name, server_name
 from rigup.gateway.paths import RUNTIME_FOLDER
+from rigup.gateway.servers import SECTION, backend_name, server_name
 from rigup.gateway_settings import CACHE_AWARE, Backend, GatewayPlan, Route
 from rigup.plan import Finding
 

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from rigup.gateway.names import HELD, SECTION, host_label
+from rigup.gateway_settings import Backend
 
+# How the section of a route begins, and its server where requests wait if they are held.
+SECTION = "model-"
+HELD = "held"
 UP = "UP"
 # SRV_ADMF_FMAINT and SRV_ADMF_FDRAIN: set through the admin socket. Source: HAProxy's include/haproxy/server-t.h.
 _BY_COMMAND = 0x01 | 0x08
 _NUMBER = re.compile("[0-9]{1,9}")
+
+
+def backend_name(model: str) -> str:
+    """The name of a route's section, whatever other routes there are: a gateway is told it before its own change."""
+    # names of models may have characters that those of sections may not
+    name = re.sub("[^A-Za-z0-9._-]", "-", model)
+    return f"{SECTION}{name}" if name == model else f"{SECTION}{name}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+
+
+def server_name(backend: Backend) -> str:
+    """The name of a backend in its section: that of its host, a dot, and its service's, which has none."""
+    return f"{host_label(backend.host)}.{backend.service}"
+
+
+def host_label(host: str) -> str:
+    """How a host is called in the names of its backends."""
+    return re.sub("[^A-Za-z0-9._-]", "-", host.rpartition("@")[2])
 
 
 @dataclass(frozen=True)

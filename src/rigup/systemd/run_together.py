@@ -5,6 +5,7 @@ from __future__ import annotations
 from rigup.layout import PROGRAMS
 from rigup.node import PeerPort, address_of
 from rigup.plan import BoundPlan
+from rigup.units import with_port
 
 PROGRAM = "run_together.py"
 
@@ -24,12 +25,8 @@ def watched(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
         return words
     listened = [port for port in plan.peer_ports if port.purpose == "rpc" and plan.rank in port.callers]
     addresses = [node.address or address_of(rank) for rank, node in enumerate(plan.nodes)]
-    places = [_place(addresses[port.rank], port.port) for port in listened]
+    places = [with_port(addresses[port.rank], port.port) for port in listened]
     program = ("/usr/bin/python3", "-EsS", f"{PROGRAMS}/{PROGRAM}")
     service = plan.service
     drain = (f"drain={service.port}:{service.drain_timeout}",) if service.drain_timeout else ()
     return (*program, str(plan.rank), ",".join(addresses), str(watch.port), *drain, *places, "--", *words)
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if address.count(":") > 1 else f"{address}:{port}"

@@ -10,7 +10,7 @@ from rigup.artifacts import LockedSmg
 from rigup.errors import InputError
 from rigup.gateway.cache_aware import cached_routes
 from rigup.gateway.inventory import check_ports, read_gateway
-from rigup.gateway.routes import plan_gateway, sharing_with, unicast_addresses
+from rigup.gateway.routes import plan_gateway, with_sharing
 from rigup.gateway_settings import Gateway, GatewayPlan, GatewaySettings
 from rigup.lock import load_lock
 from rigup.plain_values import quoted
@@ -65,12 +65,7 @@ def _with_sharing(
         if host.data.get("gateway") is not None and host.name not in everywhere:
             everywhere[host.name] = _plan(host, fleet, addresses)
     ordered = [everywhere[host.name] for host in project.everyone if host.name in everywhere]
-    found = []
-    for plan in plans:
-        sharing = sharing_with(plan, ordered, origins[plan.host], addresses)
-        unicast = unicast_addresses(plan, sharing, addresses)
-        found.append(plan.model_copy(update={"sharing": sharing, "unicast": unicast}))
-    return tuple(found)
+    return tuple(with_sharing(plan, ordered, origins[plan.host], addresses) for plan in plans)
 
 
 def _plan(host: HostEntry, fleet: tuple[Plan, ...], addresses: Mapping[str, str]) -> GatewayPlan:

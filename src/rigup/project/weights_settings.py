@@ -9,6 +9,7 @@ from rigup.errors import InputError
 from rigup.project.lan_address import lan_address
 from rigup.settings import MB, WeightsSettings
 
+WEIGHTS_KEYS = {"weights_sharing", "weights_mb_per_s", "lan", "lan_address"}
 _DEFAULTS = WeightsSettings()
 
 

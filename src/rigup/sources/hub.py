@@ -5,29 +5,38 @@ the hub's own host and port, and uses the proxies and certificates of the enviro
 the token and the settings that the user has for huggingface_hub.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
 import httpx2
 import requests
 from huggingface_hub import HfApi, RepoFile, constants, hf_hub_url, set_client_factory
 from huggingface_hub.errors import HfHubHTTPError
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from requests.auth import AuthBase
 
 from rigup import __version__
+from rigup.artifacts import Sha256
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
 from rigup.sources.bounded_http import BoundedSession, read_json, time_limit
-from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, backoff, get_with_retry, name_of
-from rigup.sources.ranges import LARGEST_PART, get_part, is_part
+from rigup.sources.http_retry import (
+    ATTEMPTS,
+    LARGEST_PART,
+    TIMEOUT_S,
+    RetriesExhausted,
+    backoff,
+    get_part,
+    get_with_retry,
+    is_part,
+    name_of,
+)
 
 MOST_PAGES = 1000
 MOST_FILES = 100_000
@@ -37,7 +46,6 @@ LARGEST_ERROR = 2**16
 VALUES_OF_A_PAGE = 500_000
 LISTING_S = 600.0
 COMMIT = re.compile(r"[0-9a-f]{40}")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 LONGEST_PATH = 4096
 # What huggingface_hub raises if a response does not have the form that it expects.
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
@@ -52,10 +60,10 @@ T = TypeVar("T")
 class HubFile:
     """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git."""
 
-    path: str
-    size: int
-    blob: str
-    sha256: str | None
+    path: Annotated[str, Field(min_length=1, max_length=LONGEST_PATH)]
+    size: Annotated[int, Field(ge=0, le=LARGEST_FILE, strict=True)]
+    blob: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    sha256: Sha256 | None
 
 
 class Hub:
@@ -272,19 +280,7 @@ def _file(entry: RepoFile) -> HubFile:
     Raises ValueError for an invalid value, because huggingface_hub accepts any.
     """
     size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
-    if not isinstance(entry.path, str) or not 0 < len(entry.path) <= LONGEST_PATH:
-        raise ValueError("path")
-    if type(size) is not int or not 0 <= size <= LARGEST_FILE:
-        raise ValueError("size")
-    if sha256 is not None and not _matches(SHA256, sha256):
-        raise ValueError("sha256")
-    if not _matches(COMMIT, entry.blob_id):
-        raise ValueError("blob id")
     return HubFile(entry.path, size, entry.blob_id, sha256)
-
-
-def _matches(pattern: re.Pattern[str], value: Any) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _is(content: bytes, file: HubFile) -> bool:

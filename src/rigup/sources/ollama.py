@@ -21,8 +21,15 @@ from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
 from rigup.service import blobs_address
 from rigup.sources.bounded_http import BoundedSession, read_json
-from rigup.sources.http_retry import TIMEOUT_S, RetriesExhausted, get_with_retry, name_of
-from rigup.sources.ranges import LARGEST_PART, get_part, is_part
+from rigup.sources.http_retry import (
+    LARGEST_PART,
+    TIMEOUT_S,
+    RetriesExhausted,
+    get_part,
+    get_with_retry,
+    is_part,
+    name_of,
+)
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 MODEL = "application/vnd.ollama.image.model"

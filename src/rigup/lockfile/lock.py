@@ -204,9 +204,9 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
     lock = with_entries(lock, sources=[resolver.source(name) for name in builds.sources])
     if builds.environments:
         uv = lock.uv or resolver.uv()
-        found = [resolver.environment(name, needs.environments[name], uv, str(upgrade)) for name in builds.environments]
+        found = [resolver.environment(*each, uv, str(upgrade)) for each in builds.environments.items()]
         lock = with_entries(lock, environments=found).model_copy(update={"uv": uv})
-    return with_entries(lock, images=[resolver.image(name, needs.images[name]) for name in builds.images])
+    return with_entries(lock, images=[resolver.image(*each) for each in builds.images.items()])
 
 
 def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Catalogue) -> Lock:

@@ -220,8 +220,11 @@ class Resolver:
             index = hub.content(entry.repo, commit, there[INDEX]) if INDEX in there else None
             paths = safetensors_files(entry.repo, there, index)
         try:
-            files = tuple(self._file(hub, entry.repo, commit, there[path]) for path in sorted(paths))
-            locked = self._pinned(entry, commit, files)
+            files = []
+            for file in (there[path] for path in sorted(paths)):
+                sha256 = file.sha256 or hashlib.sha256(hub.content(entry.repo, commit, file)).hexdigest()
+                files.append(LockedFile(path=file.path, size=file.size, sha256=sha256))
+            locked = self._pinned(entry, commit, tuple(files))
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
@@ -278,10 +281,6 @@ class Resolver:
             found = self._listings.get((*key, commit)) or (commit, hub.files(repo, commit))
             self._listings[*key, revision] = self._listings[*key, commit] = found
         return self._listings[*key, revision]
-
-    def _file(self, hub: Hub, repo: str, commit: str, file: HubFile) -> LockedFile:
-        sha256 = file.sha256 or hashlib.sha256(hub.content(repo, commit, file)).hexdigest()
-        return LockedFile(path=file.path, size=file.size, sha256=sha256)
 
     def _pinned(self, entry: CheckpointEntry, revision: str, files: tuple[LockedFile, ...]) -> LockedCheckpoint:
         """The checkpoint with these files. Warns if their size differs from the catalogue's; plans use the lock's."""

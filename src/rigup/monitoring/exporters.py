@@ -51,7 +51,8 @@ SANDBOX = (
 def exporter_files(wanted: Monitoring) -> dict[str, str]:
     """Maps path to text, for every file that the wanted exporters need besides their packages."""
     node = {NODE_FILE: _node_exporter(wanted), TIMED_FILE: _release_metrics(), TIMER_FILE: _timer()}
-    gpus = {PREFERENCES: _held(), GPU_FILE: _gpu_exporter(wanted)}
+    held = preferences("DCGM and its exporter need matching versions", exporter_facts().gpu_exporter.versions)
+    gpus = {PREFERENCES: held, GPU_FILE: _gpu_exporter(wanted)}
     return (node if wanted.node_exporter else {}) | (gpus if wanted.dcgm_exporter else {})
 
 
@@ -76,10 +77,6 @@ def _gpu_exporter(wanted: Monitoring) -> str:
         "TimeoutStopSec=10",
     )
     return _file({"Service": service})
-
-
-def _held() -> str:
-    return preferences("DCGM and its exporter need matching versions", exporter_facts().gpu_exporter.versions)
 
 
 def _release_metrics() -> str:

@@ -58,7 +58,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git."""
+    """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git.
+
+    Raises ValueError for an invalid value, because huggingface_hub accepts any.
+    """
 
     path: Annotated[str, Field(min_length=1, max_length=LONGEST_PATH)]
     size: Annotated[int, Field(ge=0, le=LARGEST_FILE, strict=True)]
@@ -268,19 +271,12 @@ def _files(api: HfApi, repo: str, commit: str) -> dict[str, HubFile]:
     found: dict[str, HubFile] = {}
     for entry in api.list_repo_tree(repo, revision=commit, recursive=True):
         if isinstance(entry, RepoFile):
-            found[entry.path] = _file(entry)
+            # For a file in LFS, the size is that of the file, not of its pointer.
+            size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
+            found[entry.path] = HubFile(entry.path, size, entry.blob_id, sha256)
         if len(found) > MOST_FILES:
             raise ValueError("too many files")
     return found
-
-
-def _file(entry: RepoFile) -> HubFile:
-    """One entry of the listing. For a file in LFS, the size is that of the file, not of its pointer.
-
-    Raises ValueError for an invalid value, because huggingface_hub accepts any.
-    """
-    size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
-    return HubFile(entry.path, size, entry.blob_id, sha256)
 
 
 def _is(content: bytes, file: HubFile) -> bool:

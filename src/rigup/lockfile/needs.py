@@ -75,13 +75,9 @@ class Needs:
         environments = (f"environment {build_label(name)}" for name in sorted(self.environments))
         images = (f"image {build_label(name)}" for name in sorted(self.images))
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
-        single = (
-            *(["driver"] * self.driver),
-            *(["cuda-toolkit"] * self.cuda_toolkit),
-            *(["uv"] * self.uv),
-            *(["smg"] * self.smg),
-        )
-        return (*single, *checkpoints, *sources, *environments, *images, *kernels)
+        single = {"driver": self.driver, "cuda-toolkit": self.cuda_toolkit, "uv": self.uv, "smg": self.smg}
+        wanted = (name for name, is_wanted in single.items() if is_wanted)
+        return (*wanted, *checkpoints, *sources, *environments, *images, *kernels)
 
 
 def suffices(environment: LockedEnvironment | None, plan: Plan) -> bool:

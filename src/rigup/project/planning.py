@@ -106,7 +106,9 @@ def plan_project(
         if key not in made:
             requests = _requests(first, catalogue, lock)
             if prefer is not None:
-                requests = [_preferring(request, prefer) for request in requests]
+                requests = [
+                    replace(each, service=each.service.model_copy(update={"prefer": prefer})) for each in requests
+                ]
             made[key] = (
                 tuple(Refusal(each.rig, each.service, (finding,)) for each in requests)
                 if finding
@@ -195,10 +197,6 @@ def _with_all_or_none(outcomes: Sequence[Rendered | Refusal]) -> Iterator[Render
             yield Refusal(candidate.rig, candidate.service, (finding,))
         else:
             yield outcome
-
-
-def _preferring(request: PlanningRequest, prefer: Preference) -> PlanningRequest:
-    return replace(request, service=request.service.model_copy(update={"prefer": prefer}))
 
 
 def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[PlanningRequest]:

@@ -34,33 +34,29 @@ def get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float]
     ask: reads a whole response. pause: waits for a number of seconds. Takes at most `EXCHANGE_S` seconds. Raises
     RetriesExhausted.
     """
-    with time_limit(EXCHANGE_S):
-        return _get_with_retry(ask, pause)
-
-
-def _get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:
     waited, problem = 0.0, "cannot be reached"
-    for attempt in range(ATTEMPTS):
-        try:
-            answer = ask()
-        except BoundExceeded as error:
-            problem = str(error)
-            break
-        except requests.RequestException as error:
-            problem, asked = _reason(error), None
-        else:
-            if answer.status_code not in TRANSIENT:
-                return answer
-            limited = answer.status_code == 429
-            problem = "limits the request rate" if limited else f"answered HTTP {answer.status_code}"
-            asked = _retry_after(answer)
-        wanted = backoff(attempt) if asked is None else asked
-        if waited + wanted > PATIENCE_S:
-            problem += f" and asks to wait {wanted:.0f} s"
-            break
-        if attempt < ATTEMPTS - 1:
-            pause(wanted)
-            waited += wanted
+    with time_limit(EXCHANGE_S):
+        for attempt in range(ATTEMPTS):
+            try:
+                answer = ask()
+            except BoundExceeded as error:
+                problem = str(error)
+                break
+            except requests.RequestException as error:
+                problem, asked = _reason(error), None
+            else:
+                if answer.status_code not in TRANSIENT:
+                    return answer
+                limited = answer.status_code == 429
+                problem = "limits the request rate" if limited else f"answered HTTP {answer.status_code}"
+                asked = _retry_after(answer)
+            wanted = backoff(attempt) if asked is None else asked
+            if waited + wanted > PATIENCE_S:
+                problem += f" and asks to wait {wanted:.0f} s"
+                break
+            if attempt < ATTEMPTS - 1:
+                pause(wanted)
+                waited += wanted
     raise RetriesExhausted(problem)
 
 

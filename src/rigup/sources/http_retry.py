@@ -6,6 +6,7 @@ Messages name only the host and port of a server, because the rest of the addres
 from __future__ import annotations
 
 import re
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from email.utils import parsedate_to_datetime
 
 import requests
 
-from rigup.sources.bounded_http import BoundExceeded, time_limit
+from rigup import __version__
+from rigup.errors import Unreachable
+from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit
 
 TIMEOUT_S = (20, 60)
 ATTEMPTS = 5
@@ -26,6 +29,46 @@ TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 class RetriesExhausted(Exception):
     """Raised after the last attempt. The text says what the server did and follows the server's name in a message."""
+
+
+class Server:
+    """A server that is asked with retries, and its name in messages. `pause` waits for a number of seconds.
+
+    kind: what messages call it. comes_from: where its address may come from, for the hint.
+    """
+
+    kind = "server"
+    comes_from = "group_data"
+
+    def __init__(self, address: str, pause: Callable[[float], None]) -> None:
+        self.address = address.rstrip("/")
+        self.pause = pause
+        self._kept = threading.local()
+
+    @property
+    def name(self) -> str:
+        """The name of the server in messages."""
+        return name_of(self.address)
+
+    def unreachable(self, what: str, problem: object) -> Unreachable:
+        """The error for what the server did with a request. what: that was requested."""
+        hint = f"check that this machine is online; {self.name} comes from {self.comes_from}, or the default"
+        return Unreachable(f"{what}: the {self.kind} at {self.name} {problem}", hint)
+
+    def get_part(self, what: str, url: str, size: int, start: int, count: int) -> requests.Response:
+        """The answer to a request for a part of a file, as of `get_part`. Each thread keeps its connection."""
+        if not hasattr(self._kept, "session"):
+            self._kept.session = self._session(LARGEST_PART)
+        try:
+            return get_part(self._kept.session, url, size, start, count, self.pause)
+        except RetriesExhausted as problem:
+            raise self.unreachable(what, problem) from None
+
+    def _session(self, most_bytes: int) -> requests.Session:
+        """A session for this server."""
+        session = BoundedSession(most_bytes)
+        session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"rigup/{__version__}"})
+        return session
 
 
 def get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float], None]) -> requests.Response:

@@ -56,11 +56,23 @@ class Server:
         return Unreachable(f"{what}: the {self.kind} at {self.name} {problem}", hint)
 
     def get_part(self, what: str, url: str, size: int, start: int, count: int) -> requests.Response:
-        """The answer to a request for a part of a file, as of `get_part`. Each thread keeps its connection."""
+        """The answer to a request for `count` bytes from `start` of a file of `size` bytes. Raises Unreachable.
+
+        Each thread keeps its connection.
+        """
         if not hasattr(self._kept, "session"):
             self._kept.session = self._session(LARGEST_PART)
+
+        def ask() -> requests.Response:
+            wanted = {"Range": f"bytes={start}-{start + count - 1}"}
+            with self._kept.session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
+                if answer.status_code == 200 and (start, count) != (0, size):
+                    raise BoundExceeded("sends whole files where a part is requested")
+                answer.content  # noqa: B018  read here, so that a failure is tried again
+                return answer
+
         try:
-            return get_part(self._kept.session, url, size, start, count, self.pause)
+            return get_with_retry(ask, self.pause)
         except RetriesExhausted as problem:
             raise self.unreachable(what, problem) from None
 
@@ -101,25 +113,6 @@ def get_with_retry(ask: Callable[[], requests.Response], pause: Callable[[float]
                 pause(wanted)
                 waited += wanted
     raise RetriesExhausted(problem)
-
-
-def get_part(
-    session: requests.Session, url: str, size: int, start: int, count: int, pause: Callable[[float], None]
-) -> requests.Response:
-    """The answer to a request for `count` bytes from `start` of a file of `size` bytes. Raises RetriesExhausted.
-
-    pause: waits between attempts, for a number of seconds.
-    """
-
-    def ask() -> requests.Response:
-        wanted = {"Range": f"bytes={start}-{start + count - 1}"}
-        with session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
-            if answer.status_code == 200 and (start, count) != (0, size):
-                raise BoundExceeded("sends whole files where a part is requested")
-            answer.content  # noqa: B018  read here, so that a failure is tried again
-            return answer
-
-    return get_with_retry(ask, pause)
 
 
 def is_part(answer: requests.Response, size: int, start: int, count: int) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from rigup.gateway.unit import ENVIRONMENT
-
+from rigup.gateway.files import ENVIRONMENT
 from rigup.gateway.haproxy import configuration
 from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
 from rigup.gateway.servers import backend_name, server_name

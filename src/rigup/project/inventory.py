@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,8 @@ def _fleet_root(inventory: Path) -> Path:
 def _group(name: str, value: list[Any] | tuple[Any, ...], path: Path) -> _InventoryGroup:
     if not name.isidentifier() or len(name) > LONGEST_GROUP:  # of globals()[...] = [...]
         raise InputError(f"{shown(path)}: {quoted(name)} cannot name a group", GROUP_HINT)
-    hosts, data = value, {}
+    hosts: Sequence[Any] = value
+    data: dict[str, Any] = {}
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], dict):
         hosts, data = value
     found = []

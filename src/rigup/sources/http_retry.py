@@ -62,10 +62,11 @@ class Server:
         """
         if not hasattr(self._kept, "session"):
             self._kept.session = self._session(LARGEST_PART)
+        session: requests.Session = self._kept.session
 
         def ask() -> requests.Response:
             wanted = {"Range": f"bytes={start}-{start + count - 1}"}
-            with self._kept.session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
+            with session.get(url, headers=wanted, timeout=TIMEOUT_S, stream=True) as answer:
                 if answer.status_code == 200 and (start, count) != (0, size):
                     raise BoundExceeded("sends whole files where a part is requested")
                 answer.content  # noqa: B018  read here, so that a failure is tried again

@@ -162,13 +162,12 @@ def toml_tables(
 
     inner: the keys that are tables of their own wherever they hold tables, in this order. What is None is left out.
     """
-    one = isinstance(values, Mapping)
-    for table in [values] if isinstance(values, Mapping) else values:
-        tables = {key: table[key] for key in inner if key in table and _holds_tables(table[key])}
-        plain = {key: value for key, value in table.items() if key not in tables and value is not None}
-        lines = (f"{_toml_key(key)} = {toml_value(value)}" for key, value in plain.items())
-        yield "\n".join((f"[{name}]" if one else f"[[{name}]]", *lines))
-        for key, value in tables.items():
+    heading, tables = (f"[{name}]", [values]) if isinstance(values, Mapping) else (f"[[{name}]]", values)
+    for table in tables:
+        nested = {key: table[key] for key in inner if key in table and _holds_tables(table[key])}
+        plain = {key: value for key, value in table.items() if key not in nested and value is not None}
+        yield "\n".join((heading, *(f"{_toml_key(key)} = {toml_value(value)}" for key, value in plain.items())))
+        for key, value in nested.items():
             yield from toml_tables(f"{name}.{key}", value, inner)
 
 

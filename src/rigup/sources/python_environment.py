@@ -68,7 +68,6 @@ def resolve_environment(
     wheels = _wheels(program, what, recipe, release.version, python, architecture, indexes)
     elsewhere = {canonicalize_name(project) for project in indexes}
     local = tuple(wheel.name for wheel in wheels.values() if wheel.url.startswith("file:"))
-    sizes = [wheel.bytes for wheel in wheels.values()]
     environment = LockedEnvironment(
         engine=release.engine,
         version=release.version,
@@ -78,7 +77,7 @@ def resolve_environment(
         python_from=recipe.python_from,
         files=_hashes(wheels),
         addresses={wheel.name: wheel.url for n, wheel in wheels.items() if n in elsewhere and wheel.name not in local},
-        bytes=sum(sizes) if all(sizes) else 0,  # unknown if an index lacks one of them
+        bytes=_together([wheel.bytes for wheel in wheels.values()]),
     )
     engine = wheels[canonicalize_name(recipe.project)]
     _require_catalogued(what, release, engine)
@@ -201,6 +200,11 @@ def _file(wheel: dict[str, Any]) -> IndexFile:
     url = str(wheel["url"]) if path is None else path.as_uri()
     size = int(wheel.get("size", 0)) if path is None else path.stat().st_size
     return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"), size)
+
+
+def _together(sizes: list[int]) -> int:
+    """Their sum; 0, which is unknown, if an index lacks one of them."""
+    return sum(sizes) if all(sizes) else 0
 
 
 def _hashed(wheel: IndexFile) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from rigup.gateway.files import ENVIRONMENT
 from rigup.gateway.haproxy import configuration
-from rigup.gateway.names import backend_name, server_name
 from rigup.gateway.paths import ADMIN_SOCKET, FOLDER, HOLD_SOCKET
-from rigup.gateway.unit import ENVIRONMENT
+from rigup.gateway.servers import backend_name, server_name
 from rigup.gateway_settings import Backend, Gateway, GatewayPlan, Route
 from rigup.programs.gateway.gateway_admin import answer
 

@@ -88,7 +88,7 @@ def _no_certificate(wanted: Gateway) -> None:
 
 def _smg_units(wanted: GatewaySettings) -> dict[str, str]:
     """The texts of smg's units by path; {} for a gateway without it."""
-    from rigup.gateway.cache_unit import ports_unit, smg_unit
+    from rigup.gateway.cache_aware import ports_unit, smg_unit
 
     if wanted.smg is None:
         return {}

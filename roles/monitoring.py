@@ -8,7 +8,7 @@ from pyinfra.api import deploy
 from rigup import layout
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
-from rigup.monitoring.paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
+from rigup.monitoring.exporters import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
 from rigup.operations.apt.packages import debian_packages
 from rigup.operations.monitoring import OutdatedUnits, gpu_exporter, removed_exporters
 from rigup.operations.primitives.text_files import text_files

@@ -1,5 +1,7 @@
 """Reads the files that a user writes: regular files of UTF-8 text, of bounded size, and the TOML and JSON in them.
 
+Writes TOML, too.
+
 A pipe, a device or a socket in the place of a file is refused before a read can block; a byte-order mark is left out.
 """
 
@@ -10,7 +12,9 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ MOST_LEVELS = 24
 """Tables and lists inside each other, in TOML and in what group_data says."""
 MOST_DOTS = 1000
 """In one line."""
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 MAY_READ = "check that it is a regular file and that you may read it and open the folders above it"
 
 
@@ -153,6 +158,44 @@ def toml_of(path: Path, text: str, hint: str) -> dict[str, Any]:
     if not is_shallow(data):
         raise too_deep
     return data
+
+
+def toml_tables(
+    name: str, values: Mapping[str, Any] | Sequence[Mapping[str, Any]], inner: Collection[str]
+) -> Iterator[str]:
+    """A table as TOML, or each of several of one name: a text without a blank line for it, and for each table in it.
+
+    inner: the keys that are tables of their own wherever they hold tables, in this order. What is None is left out.
+    """
+    heading, tables = (f"[{name}]", [values]) if isinstance(values, Mapping) else (f"[[{name}]]", values)
+    for table in tables:
+        nested = {key: table[key] for key in inner if key in table and _holds_tables(table[key])}
+        plain = {key: value for key, value in table.items() if key not in nested and value is not None}
+        yield "\n".join((heading, *(f"{_toml_key(key)} = {toml_value(value)}" for key, value in plain.items())))
+        for key, value in nested.items():
+            yield from toml_tables(f"{name}.{key}", value, inner)
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, Mapping) or (isinstance(value, list) and all(isinstance(each, Mapping) for each in value))
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else toml_value(key)
+
+
+def toml_value(value: Any) -> str:
+    """A plain value on one line. A TOML string is a JSON string, except that TOML needs DEL escaped."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, dict):
+        inner = ", ".join(f"{_toml_key(key)} = {toml_value(each)}" for key, each in value.items() if each is not None)
+        return f"{{ {inner} }}" if inner else "{}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def is_shallow(value: Any) -> bool:

@@ -62,6 +62,11 @@ def time_text(timestamp: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))
 
 
+def with_port(address: str, port: int) -> str:
+    """ADDRESS:PORT, with an IPv6 address in brackets."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 @cache
 def compute_capability(text: str) -> tuple[int, int]:
     """'8.6' -> (8, 6), for comparing; raises ValueError on anything else."""

@@ -13,12 +13,11 @@ from rich.console import Console
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.plan_json import gateway_as_json
 from rigup.gateway.acme import certificate_units
-from rigup.gateway.cache_unit import ports_unit, smg_unit
+from rigup.gateway.cache_aware import ports_unit, smg_unit
+from rigup.gateway.files import backend_keys_map, clients_map, gateway_unit, models_map
 from rigup.gateway.haproxy import configuration, digest_of
 from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
-from rigup.gateway.maps import backend_keys_map, clients_map, models_map
 from rigup.gateway.paths import ACME_FOLDER, CERTIFICATE_FILE, CLIENTS_FILE, FOLDER, KEYS_FILE, MODELS_FILE
-from rigup.gateway.unit import gateway_unit
 from rigup.gateway_settings import GatewaySettings
 from tests.certificates import certificate_with_key
 from tests.gateways import FLEETS, settings_of, write_fleet

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rigup.monitoring.paths import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
+from rigup.monitoring.exporters import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
 from tests.lab.fleet import Run
 from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, made_gpu_fleet, steps
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from rigup.errors import InputError
 from rigup.printable import one_line
 from rigup.regular_files import MAY_READ
+from rigup.sources.http_retry import LARGEST_PART
 from rigup.sources.hub import Hub, HubFile
-from rigup.sources.ranges import LARGEST_PART
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from rigup.layout import MOE_CONFIGS
 from rigup.plan import Build, MoeFolder
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import config_filename_for, triton_version, used_files
+from rigup.regular_files import toml_value
 
 # vLLM reads this folder before its own one, SGLang instead of it. Source: fused_moe.py, fused_moe_triton_config.py.
 VARIABLES = {"vllm": "VLLM_TUNED_CONFIG_FOLDER", "sglang": "SGLANG_MOE_CONFIG_DIR"}
@@ -71,6 +72,5 @@ def _launch(launch: Launch) -> dict[str, int]:
 
 
 def _lines(values: Mapping[str, object]) -> str:
-    """One line for each key. A TOML string is a JSON string, except that TOML needs DEL escaped."""
-    texts = {key: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f") for key, value in values.items()}
-    return "\n".join(f"{key} = {text}" for key, text in texts.items())
+    """One line for each key."""
+    return "\n".join(f"{key} = {toml_value(value)}" for key, value in values.items())

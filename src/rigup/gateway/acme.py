@@ -92,11 +92,6 @@ def _certbot(acme: Acme) -> tuple[str, ...]:
     """certbot's words: it asks for a certificate if there is none, or if that ends within 30 days."""
     contact = ("--email", acme.email, "--no-eff-email") if acme.email else ("--register-unsafely-without-email",)
     domains = (word for domain in acme.domains for word in ("--domain", domain))
-    folders = (
-        word
-        for option, name in (("--config-dir", "config"), ("--work-dir", "work"), ("--logs-dir", "logs"))
-        for word in (option, f"{ACME_STATE}/{name}")
-    )
     return (
         "certonly",
         "--standalone",
@@ -107,5 +102,7 @@ def _certbot(acme: Acme) -> tuple[str, ...]:
         *("--server", acme.directory),
         *contact,
         *domains,
-        *folders,
+        *("--config-dir", f"{ACME_STATE}/config"),
+        *("--work-dir", f"{ACME_STATE}/work"),
+        *("--logs-dir", f"{ACME_STATE}/logs"),
     )

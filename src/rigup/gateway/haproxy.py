@@ -10,7 +10,6 @@ import hashlib
 import re
 
 from rigup.gateway import acme, cache_aware, responses
-from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import (
     ACME_FILE,
     ADMIN_SOCKET,
@@ -21,8 +20,9 @@ from rigup.gateway.paths import (
     MODELS_FILE,
 )
 from rigup.gateway.responses import RETRY_SECONDS
+from rigup.gateway.servers import HELD, backend_name, server_name
 from rigup.gateway_settings import Gateway, GatewayPlan, Route
-from rigup.units import MIB
+from rigup.units import MIB, with_port
 
 # Endpoints whose body names the model. Others of an engine manage it, and stay behind the gateway.
 ENDPOINTS = (
@@ -79,7 +79,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE])]
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
-    sections += acme.challenge_sections(gateway, _place(gateway.listen, acme.HTTP))
+    sections += acme.challenge_sections(gateway, with_port(gateway.listen, acme.HTTP))
     sections.append(("frontend metrics", _metrics(gateway)))
     return "# Written by rigup: gateway in group_data\n" + "\n".join(
         f"{name}\n" + "".join(f"  {line}\n" for line in lines) for name, lines in sections
@@ -139,7 +139,7 @@ def _frontend(plan: GatewayPlan) -> list[str]:
     tls = f" ssl crt {ACME_FILE if gateway.acme else CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
     largest = gateway.body_limit_mib * MIB
     return [
-        f"bind {_place(gateway.listen, gateway.port)}{tls}",
+        f"bind {with_port(gateway.listen, gateway.port)}{tls}",
         'http-request return status 200 content-type text/plain string "ok" if { method GET } { path /health }',
         *_clients(gateway),
         *_models(plan),
@@ -180,8 +180,7 @@ def _models(plan: GatewayPlan) -> list[str]:
             "http-request return status 200 content-type application/json "
             f'lf-string "%[var(txn.client),map_str({MODELS_FILE})]" {asked}'
         ]
-    text = _quoted(responses.model_list(plan.models))
-    return [f"http-request return status 200 content-type application/json string {text} {asked}"]
+    return [_answer(200, responses.model_list(plan.models), asked)]
 
 
 def _rates() -> list[str]:
@@ -240,7 +239,10 @@ def _backend(plan: GatewayPlan, route: Route) -> list[str]:
         *cache_aware.pinned(plan, route),
         f"option httpchk GET {route.backends[0].health_path}",
         "http-check expect status 200",
-        *(f"server {server_name(one)} {_place(one.address, one.port)} weight {one.weight}" for one in route.backends),
+        *(
+            f"server {server_name(one)} {with_port(one.address, one.port)} weight {one.weight}"
+            for one in route.backends
+        ),
         # where requests wait
         *((f"server {HELD} unix@{HOLD_SOCKET} no-check{'' if alone else ' backup'}",) if gateway.hold else ()),
     ]
@@ -278,7 +280,7 @@ def _hold() -> list[str]:
 
 def _metrics(gateway: Gateway) -> list[str]:
     return [
-        f"bind {_place(gateway.metrics_listen, gateway.metrics_port)}",
+        f"bind {with_port(gateway.metrics_listen, gateway.metrics_port)}",
         "http-request set-log-level silent",
         "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
         _answer(404, responses.NOT_FOUND),
@@ -289,10 +291,6 @@ def _answer(status: int, text: str, condition: str = "", header: str = "") -> st
     more = f" hdr {header}" if header else ""
     line = f"http-request return status {status} content-type application/json{more} string {_quoted(text)}"
     return f"{line} {condition}".rstrip()
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _quoted(text: str) -> str:

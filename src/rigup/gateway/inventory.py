@@ -17,6 +17,7 @@ from rigup.planner.inputs.validation import check_keys, validated
 from rigup.rig import SUPPORTED_OS
 from rigup.service import Service
 from rigup.systemd.api_key import is_loopback
+from rigup.units import Frozen
 
 # The first HAProxy that has all that the configuration uses is 2.6; Ubuntu 22.04 has 2.4.
 UNSUPPORTED_OS = ("ubuntu-22.04",)
@@ -35,9 +36,7 @@ def read_gateway(data: object, where: str, os: str | None = None) -> Gateway:
 
     Raises InputError, whose message begins with the path to the value.
     """
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: must be a table, not {quoted(data)}", _EXAMPLE)
-    check_keys(data, Gateway, where)
+    data = _table(data, Gateway, where, _EXAMPLE)
     _check_parts(data, where)
     gateway = validated(Gateway, data, where)
     for key, listen in (("listen", gateway.listen), ("metrics_listen", gateway.metrics_listen)):
@@ -126,39 +125,37 @@ def _check_parts(data: dict[str, object], where: str) -> None:
                 f"{where}.clients: {quoted(name)} is not a valid client name",
                 "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
             )
-        if not isinstance(client, dict):
-            raise InputError(f"{where}.clients.{name}: must be a table, not {quoted(client)}", _CLIENT)
-        check_keys(client, GatewayClient, f"{where}.clients.{name}")
-        if "key_file" not in client:
-            raise InputError(f"{where}.clients.{name}.key_file: missing", _CLIENT)
-        if client.get("models") == [] or client.get("models") == ():
+        table = _table(client, GatewayClient, f"{where}.clients.{name}", _CLIENT, "key_file")
+        if table.get("models") in ([], ()):
             raise InputError(
                 f"{where}.clients.{name}.models: empty", "leave it out for every model, or leave the client out"
             )
-    _check_shared_table(data.get("shared_address"), f"{where}.shared_address")
-    if tls is None:
-        return
-    if not isinstance(tls, dict):
-        raise InputError(f"{where}.tls: must be a table, not {quoted(tls)}", _CERTIFICATE)
-    check_keys(tls, Certificate, f"{where}.tls")
-    if "acme" in tls:
-        _check_acme_table(tls, f"{where}.tls")
-        return
-    for key in ("certificate_file", "key_file"):
-        if key not in tls:
-            raise InputError(f"{where}.tls.{key}: missing", _CERTIFICATE)
+    if (shared := data.get("shared_address")) is not None:
+        _table(shared, SharedAddress, f"{where}.shared_address", _SHARED, "address", "interface")
+    if isinstance(tls, dict) and "acme" in tls:
+        _check_acme_table(_table(tls, Certificate, f"{where}.tls", _CERTIFICATE), f"{where}.tls")
+    elif tls is not None:
+        _table(tls, Certificate, f"{where}.tls", _CERTIFICATE, "certificate_file", "key_file")
+
+
+def _table(data: object, noun: type[Frozen], where: str, hint: str, *required: str) -> dict[str, object]:
+    """The table as it is, with keys of the noun alone and with those that are required."""
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: must be a table, not {quoted(data)}", hint)
+    check_keys(data, noun, where)
+    for key in required:
+        if key not in data:
+            raise InputError(f"{where}.{key}: missing", hint)
+    return data
 
 
 def _check_acme_table(tls: dict[str, object], where: str) -> None:
-    acme = tls["acme"]
     if len(tls) > 1:
         other = next(key for key in tls if key != "acme")
         raise InputError(
             f"{where}.{other}: cannot be combined with acme, which obtains a certificate", "leave one of them out"
         )
-    if not isinstance(acme, dict):
-        raise InputError(f"{where}.acme: must be a table, not {quoted(acme)}", _ACME)
-    check_keys(acme, Acme, f"{where}.acme")
+    acme = _table(tls["acme"], Acme, f"{where}.acme", _ACME)
     if not acme.get("domains"):
         raise InputError(f"{where}.acme.domains: missing", _ACME)
 
@@ -178,14 +175,3 @@ def _check_acme(gateway: Gateway, acme: Acme, where: str) -> None:
             f"{where}: gateways that share an address cannot obtain it: the server asks only one of them",
             "obtain one by dns-01 where you run rigup, and set certificate_file and key_file: apply brings it to each",
         )
-
-
-def _check_shared_table(shared: object, where: str) -> None:
-    if shared is None:
-        return
-    if not isinstance(shared, dict):
-        raise InputError(f"{where}: must be a table, not {quoted(shared)}", _SHARED)
-    check_keys(shared, SharedAddress, where)
-    for key in ("address", "interface"):
-        if key not in shared:
-            raise InputError(f"{where}.{key}: missing", _SHARED)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rigup.errors import InputError
 from rigup.gateway.cache_aware import MOST
-from rigup.gateway_settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route
+from rigup.gateway_settings import CACHE_AWARE, Backend, Gateway, GatewayPlan, Route, SharedAddress
 from rigup.plain_values import quoted
 from rigup.plan import Plan
 from rigup.planner.inputs.validation import suggestion
@@ -112,17 +112,17 @@ def _backend(gateway: Gateway, where: str, host: str, plan: Plan, addresses: Map
     )
 
 
-def sharing_with(
+def with_sharing(
     plan: GatewayPlan, everyone: Sequence[GatewayPlan], where: str, addresses: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The gateways that may hold the shared address of this one, itself among them; () if it has none.
+) -> GatewayPlan:
+    """The plan with the gateways that may hold its shared address, itself among them, if it has one.
 
     everyone: the gateways of the inventory, in its order. where: the path to this one's settings, for messages.
     addresses: of each host. Raises InputError for what cannot be shared.
     """
     shared = plan.gateway.shared_address
     if shared is None:
-        return ()
+        return plan
     for other in everyone:
         theirs = other.gateway.shared_address
         if theirs and theirs.host != shared.host and theirs.id == shared.id:
@@ -147,17 +147,15 @@ def sharing_with(
                 f"{where}: differs from the gateway of {other.host}, although both share {shared.host}",
                 "put both hosts into one group",
             )
-    return tuple(other.host for other in found)
+    sharing = tuple(other.host for other in found)
+    return plan.model_copy(update={"sharing": sharing, "unicast": _unicast(shared, sharing, addresses)})
 
 
-def unicast_addresses(plan: GatewayPlan, sharing: Iterable[str], addresses: Mapping[str, str]) -> tuple[str, ...]:
+def _unicast(shared: SharedAddress, sharing: Iterable[str], addresses: Mapping[str, str]) -> tuple[str, ...]:
     """Where gateways that share an address reach each other; () unless the inventory has one of each in that network.
 
-    Others may be of another interface, or names, which keepalived does not take. addresses: of each host.
+    Others may be of another interface, or names, which keepalived does not take.
     """
-    shared = plan.gateway.shared_address
-    if shared is None:
-        return ()
     network = ipaddress.ip_interface(shared.address).network
     found = tuple(addresses[name] for name in sharing)
     return found if all(_is_in(address, network) for address in found) else ()

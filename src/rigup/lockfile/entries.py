@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Literal
 
 from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage
@@ -14,7 +13,6 @@ from rigup.lockfile.package_diff import PackageMove, package_moves
 from rigup.units import bytes_text
 
 Entry = LockedCheckpoint | LockedSource | LockedEnvironment | LockedImage | LockedHarness
-NAMES = {"checkpoints": attrgetter("repo", "quant"), "sources": attrgetter("engine", "version")}
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ def with_entries(lock: Lock, **entries: Iterable[Entry]) -> Lock:
     """The lock with these entries, by its field: checkpoints=..., images=...; they replace those of the same name."""
     update = {}
     for field, added in entries.items():
-        name = NAMES.get(field, attrgetter("name"))
-        merged = {name(entry): entry for entry in (*getattr(lock, field), *added)}
+        merged = {entry.name: entry for entry in (*getattr(lock, field), *added)}
         update[field] = tuple(merged[key] for key in sorted(merged))
     return lock.model_copy(update=update)
 

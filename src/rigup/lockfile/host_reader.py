@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self
 
@@ -52,27 +53,24 @@ class HostReader:
             raise InputError(
                 f"{entry.name}: {location}: a lock cannot hold this name", "rename it: letters, digits and _ + . -"
             )
-        found = names or host_files.file_names(host, folder)
-        paths = {f"{folder.rstrip('/')}/{each}": each for each in found}
-        sizes = {paths[path]: size for path, size in host_files.file_sizes(host, list(paths)).items()} if paths else {}
-
+        paths = {file: _below(folder, file) for file in names or host_files.file_names(host, folder)}
+        by_path = host_files.file_sizes(host, list(paths.values())) if paths else {}
+        sizes = {file: by_path[path] for file, path in paths.items()}
         where = f"{entry.name}: {location}"
 
         def source(file: str) -> ByteSource:
-            path = f"{folder.rstrip('/')}/{file}"
-            return ByteSource(
-                f"{where}: {file}", sizes[file], HINT, lambda *part: host_files.read_part(host, path, *part)
-            )
+            read = functools.partial(host_files.read_part, host, paths[file])
+            return ByteSource(f"{where}: {file}", sizes[file], HINT, read)
 
         return Repository(
-            local_name(location),
-            where,
-            f"{entry.name}:{location}",
-            None,
-            sizes,
-            lambda file: source(file).read(0, sizes[file]),
-            source,
-            location,
+            name=local_name(location),
+            where=where,
+            label=f"{entry.name}:{location}",
+            revision=None,
+            files=sizes,
+            content=lambda file: source(file).read(0, sizes[file]),
+            source=source,
+            location=location,
         )
 
     def hashed(self, entry: HostEntry, folder: str, sizes: Iterable[tuple[str, int]]) -> tuple[LockedFile, ...]:
@@ -81,7 +79,7 @@ class HostReader:
 
         found = []
         for name, size in sizes:
-            path = f"{folder.rstrip('/')}/{name}"
+            path = _below(folder, name)
             self._log(f"hashing {path} on {entry.name}, {bytes_text(size)}")
             found.append(LockedFile(path=name, size=size, sha256=host_files.sha256(self._host(entry), path, size)))
         return tuple(found)
@@ -101,3 +99,7 @@ class HostReader:
                 )
             self._hosts[entry.name] = host
         return self._hosts[entry.name]
+
+
+def _below(folder: str, file: str) -> str:
+    return f"{folder.rstrip('/')}/{file}"

@@ -204,9 +204,9 @@ def _upgraded_engine(project: Project, lock: Lock, upgrade: Upgrade, needs: Need
     lock = with_entries(lock, sources=[resolver.source(name) for name in builds.sources])
     if builds.environments:
         uv = lock.uv or resolver.uv()
-        found = [resolver.environment(name, needs.environments[name], uv, str(upgrade)) for name in builds.environments]
+        found = [resolver.environment(*each, uv, str(upgrade)) for each in builds.environments.items()]
         lock = with_entries(lock, environments=found).model_copy(update={"uv": uv})
-    return with_entries(lock, images=[resolver.image(name, needs.images[name]) for name in builds.images])
+    return with_entries(lock, images=[resolver.image(*each) for each in builds.images.items()])
 
 
 def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Catalogue) -> Lock:
@@ -215,24 +215,16 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Ca
     others = [key for key in sorted(lock.inputs) if key != own and (project.root / key).is_file()]
     projects = [load_project(str(project.root / key)) for key in others]
     found = [needs_of_project(other, plan_project(other, kept, catalogue)) for other in projects]
-    names = {name for needs in found for name in needs.checkpoints}
-    builds = {name for needs in found for name in needs.sources}
-    made = {name for needs in found for name in (*needs.environments, *needs.images)}
-    environments = [entry for entry in kept.environments if entry.name in made]
-    lock = with_entries(
-        lock,
-        checkpoints=[entry for entry in kept.checkpoints if (entry.repo, entry.quant) in names],
-        sources=[entry for entry in kept.sources if (entry.engine, entry.version) in builds],
-        environments=environments,
-        images=[entry for entry in kept.images if entry.name in made],
-    )
+    for field in ("checkpoints", "sources", "environments", "images"):
+        used = {name for needs in found for name in getattr(needs, field)}
+        lock = with_entries(lock, **{field: [entry for entry in getattr(kept, field) if entry.name in used]})
     kernels = {path for needs in found for path in needs.moe_configs} & kept.moe_configs.keys()
     lock = with_moe_configs(lock, {path: kept.moe_configs[path] for path in kernels})
     return lock.model_copy(
         update={
             "driver": lock.driver or (kept.driver if any(needs.driver for needs in found) else None),
             "cuda_toolkit": lock.cuda_toolkit or (kept.cuda_toolkit if any(n.cuda_toolkit for n in found) else None),
-            "uv": lock.uv or (kept.uv if environments else None),
+            "uv": lock.uv or (kept.uv if lock.environments else None),
             "smg": lock.smg or (kept.smg if any(needs.smg for needs in found) else None),
             "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
         }

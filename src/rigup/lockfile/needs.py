@@ -50,20 +50,21 @@ class Needs:
 
     def missing(self, lock: Lock) -> Needs:
         """The needs that a lock does not meet. A checkpoint without files counts as missing."""
-        have = {(entry.repo, entry.quant) for entry in lock.checkpoints if entry.files}
-        return Needs(
-            {name: plan for name, plan in self.checkpoints.items() if name not in have},
-            {name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
-            {name: plan for name, plan in self.environments.items() if not suffices(lock.environment(*name), plan)},
-            {name: plan for name, plan in self.images.items() if lock.image(*name) is None},
-            self.driver and lock.driver is None,
-            self.cuda_toolkit and lock.cuda_toolkit is None,
-            self.uv and not (lock.uv and all(lock.uv.wheel(architecture) for architecture in ARCHITECTURES)),
-            frozenset(),
-            (),
+        have = {entry.name for entry in lock.checkpoints if entry.files}
+        environments = self.environments.items()
+        return replace(
+            self,
+            checkpoints={name: plan for name, plan in self.checkpoints.items() if name not in have},
+            sources={name: plan for name, plan in self.sources.items() if lock.source(*name) is None},
+            environments={name: plan for name, plan in environments if not suffices(lock.environment(*name), plan)},
+            images={name: plan for name, plan in self.images.items() if lock.image(*name) is None},
+            driver=self.driver and lock.driver is None,
+            cuda_toolkit=self.cuda_toolkit and lock.cuda_toolkit is None,
+            uv=self.uv and not (lock.uv and all(lock.uv.wheel(architecture) for architecture in ARCHITECTURES)),
             moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
-            systems=self.systems,
             smg=self.smg and lock.smg is None,
+            free=frozenset(),
+            refused=(),
         )
 
     @property
@@ -74,13 +75,9 @@ class Needs:
         environments = (f"environment {build_label(name)}" for name in sorted(self.environments))
         images = (f"image {build_label(name)}" for name in sorted(self.images))
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
-        single = (
-            *(["driver"] * self.driver),
-            *(["cuda-toolkit"] * self.cuda_toolkit),
-            *(["uv"] * self.uv),
-            *(["smg"] * self.smg),
-        )
-        return (*single, *checkpoints, *sources, *environments, *images, *kernels)
+        single = {"driver": self.driver, "cuda-toolkit": self.cuda_toolkit, "uv": self.uv, "smg": self.smg}
+        wanted = (name for name, is_wanted in single.items() if is_wanted)
+        return (*wanted, *checkpoints, *sources, *environments, *images, *kernels)
 
 
 def suffices(environment: LockedEnvironment | None, plan: Plan) -> bool:

@@ -33,7 +33,7 @@ from rigup.sources.ollama import OllamaRegistry
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.registry import Registry
 from rigup.sources.safetensors_files import INDEX, safetensors_files
-from rigup.sources.uv import pin_smg, pin_uv, uv_program
+from rigup.sources.uv import pin_wheels, uv_program
 from rigup.units import bytes_text
 
 HUB_VARIABLE = "HF_ENDPOINT"
@@ -149,12 +149,14 @@ class Resolver:
     def uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
         """A release of uv, by default the newest. Raises InputError and Unreachable."""
         self.log("querying the package index for uv")
-        return pin_uv(version, asked)
+        version, files = pin_wheels("uv", version, asked)
+        return LockedUv(version=version, files=files)
 
     def smg(self, version: str | None = None, asked: str = "smg") -> LockedSmg:
         """A release of smg, by default the newest. Raises InputError and Unreachable."""
         self.log("querying the package index for smg")
-        return pin_smg(version, asked)
+        version, files = pin_wheels("smg", version, asked)
+        return LockedSmg(version=version, files=files)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
         """The Python environment of an engine release, as this uv resolves it. Raises InputError and Unreachable.
@@ -218,12 +220,14 @@ class Resolver:
             index = hub.content(entry.repo, commit, there[INDEX]) if INDEX in there else None
             paths = safetensors_files(entry.repo, there, index)
         try:
-            files = tuple(self._file(hub, entry.repo, commit, there[path]) for path in sorted(paths))
-            locked = LockedCheckpoint(repo=entry.repo, quant=entry.quant, revision=commit, files=files)
+            files = []
+            for file in (there[path] for path in sorted(paths)):
+                sha256 = file.sha256 or hashlib.sha256(hub.content(entry.repo, commit, file)).hexdigest()
+                files.append(LockedFile(path=file.path, size=file.size, sha256=sha256))
+            locked = self._pinned(entry, commit, tuple(files))
         except ValidationError as error:
             first = error.errors()[0]
             raise InputError(f"{entry.repo}: {first['loc'][-1]} {first['input']!r} cannot be locked") from None
-        self._compare(entry, locked)
         return self._with_tensors(hub, entry, locked, there)
 
     def _with_tensors(
@@ -254,11 +258,7 @@ class Resolver:
         files = self._reading(entry.location).hashed(host, folder, sizes)
         content = "".join(f"{file.path} {file.size} {file.sha256}\n" for file in files)
         revision = hashlib.sha256(content.encode()).hexdigest()[:40]
-        locked = LockedCheckpoint(
-            repo=entry.repo, quant=entry.quant, revision=revision, files=files, location=entry.location
-        )
-        self._compare(entry, locked)
-        return locked
+        return self._pinned(entry, revision, files)
 
     def _reading(self, location: str) -> HostReader:
         """The reader. It is there if a service names a path: rigup prepares for SSH before it knows the catalogue."""
@@ -271,15 +271,7 @@ class Resolver:
         self.log(f"querying {registry.name} for {entry.location}")
         repository, model = ollama_repository(registry, entry.location)
         ((path, size),) = repository.files.items()
-        locked = LockedCheckpoint(
-            repo=entry.repo,
-            quant=entry.quant,
-            revision=model.manifest[:40],
-            files=(LockedFile(path=path, size=size, sha256=model.sha256),),
-            location=entry.location,
-        )
-        self._compare(entry, locked)
-        return locked
+        return self._pinned(entry, model.manifest[:40], (LockedFile(path=path, size=size, sha256=model.sha256),))
 
     def _listing(self, hub: Hub, repo: str, revision: str) -> tuple[str, dict[str, HubFile]]:
         """The commit of a revision, and its files; asks the hub once for all quantisations."""
@@ -290,19 +282,19 @@ class Resolver:
             self._listings[*key, revision] = self._listings[*key, commit] = found
         return self._listings[*key, revision]
 
-    def _file(self, hub: Hub, repo: str, commit: str, file: HubFile) -> LockedFile:
-        sha256 = file.sha256 or hashlib.sha256(hub.content(repo, commit, file)).hexdigest()
-        return LockedFile(path=file.path, size=file.size, sha256=sha256)
-
-    def _compare(self, entry: CheckpointEntry, locked: LockedCheckpoint) -> None:
-        """Warns if the size of the weights differs from the catalogue; plans use the size in the lock."""
-        found = sum(file.size for file in locked.files if file.path.endswith(WEIGHTS))
+    def _pinned(self, entry: CheckpointEntry, revision: str, files: tuple[LockedFile, ...]) -> LockedCheckpoint:
+        """The checkpoint with these files. Warns if their size differs from the catalogue's; plans use the lock's."""
+        locked = LockedCheckpoint(
+            repo=entry.repo, quant=entry.quant, revision=revision, files=files, location=entry.location
+        )
+        found = sum(file.size for file in files if file.path.endswith(WEIGHTS))
         where = f"at {entry.location}" if entry.location else "on the hub"
         if abs(found - entry.bytes) > entry.bytes * (EXACT_TOLERANCE if entry.bytes_exact else TOLERANCE):
             self.warnings.append(
                 f"{entry.label}: {bytes_text(found)} of weights {where}, {bytes_text(entry.bytes)} in the "
                 f"catalogue; plans use the size {where}"
             )
+        return locked
 
     def _release(self, name: Name | BuildName) -> EngineVersion:
         """A release that a plan has chosen, so the catalogue has it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +16,10 @@ from rigup.catalogue.versions import listed_version
 from rigup.errors import InputError
 from rigup.lock import Lock
 from rigup.lockfile.needs import BuildName, Name, Needs
+from rigup.plan import Plan
 from rigup.planner.inputs.validation import suggestion
 from rigup.project.inventory_edit import FileEdit
+from rigup.regular_files import toml_tables, toml_value
 
 DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "smg", "moe-configs", "eval"
 NAMES = (DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL)
@@ -94,15 +95,11 @@ def unlisted_release(upgrade: Upgrade, catalogue: Catalogue) -> EngineChange | N
 def release_edit(root: Path, change: EngineChange) -> FileEdit:
     """The file of a fleet's catalogue that adds a release."""
     (release,) = change.versions
-    text = [
-        f"# Written by rigup lock --upgrade {change.name}={release.version}. cuda: that of the release before it.",
-        f'name = "{change.name}"\n',
-        "[[versions]]",
-        f'version = "{release.version}"',
-        *([f'cuda = "{release.cuda}"'] if release.cuda else ()),
-    ]
+    comment = f"# Written by rigup lock --upgrade {change.name}={release.version}. cuda: that of the release before it."
+    versions = [{"version": release.version, "cuda": release.cuda or None}]
+    blocks = [f"{comment}\nname = {toml_value(change.name)}", *toml_tables("versions", versions, ())]
     path = root / FOLDER / "engines" / f"{change.name}-{release.version}.toml"
-    return FileEdit(path, "\n".join(text) + "\n", "new")
+    return FileEdit(path, "\n\n".join(blocks) + "\n", "new")
 
 
 def is_engine(upgrade: Upgrade, catalogue: Catalogue) -> bool:
@@ -124,22 +121,15 @@ def with_chosen_version(upgrade: Upgrade, lock: Lock, needs: Needs) -> Lock:
     return lock.model_copy(update={"engines": chosen})
 
 
-@dataclass(frozen=True)
-class Builds:
-    """The builds of an engine that an upgrade concerns."""
+def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Needs:
+    """The needs with those builds alone that an upgrade of an engine concerns. Raises InputError if there are none."""
 
-    sources: tuple[Name, ...]
-    environments: tuple[BuildName, ...]
-    images: tuple[BuildName, ...]
+    def meant(plans: dict[AnyName, Plan]) -> dict[AnyName, Plan]:
+        names = [name for name in sorted(plans) if name[0] == upgrade.name and upgrade.version in (None, name[1])]
+        return {name: plans[name] for name in names}
 
-
-def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
-    """The builds in use that an upgrade of an engine concerns. Raises InputError if there are none."""
-
-    def meant(names: Iterable[AnyName]) -> tuple[AnyName, ...]:
-        return tuple(n for n in sorted(names) if n[0] == upgrade.name and upgrade.version in (None, n[1]))
-
-    found = Builds(meant(needs.sources), meant(needs.environments), meant(needs.images))
+    sources, environments, images = meant(needs.sources), meant(needs.environments), meant(needs.images)
+    found = replace(needs, sources=sources, environments=environments, images=images)
     if found.sources or found.environments or found.images:
         return found
     names = (*needs.sources, *needs.environments, *needs.images)
@@ -155,7 +145,7 @@ def upgraded_builds(upgrade: Upgrade, needs: Needs) -> Builds:
 def upgraded_checkpoints(upgrade: Upgrade, needs: Needs, lock: Lock, catalogue: Catalogue) -> tuple[Name, ...]:
     """Every locked or needed quantisation of the named repository. They share a revision, so they move together."""
     catalogued = {(entry.repo, entry.quant) for entry in catalogue.checkpoints}
-    locked = {(entry.repo, entry.quant) for entry in lock.checkpoints} & catalogued
+    locked = {entry.name for entry in lock.checkpoints} & catalogued
     names = locked | set(needs.checkpoints)
     found = tuple(sorted(name for name in names if name[0].lower() == upgrade.name.lower()))
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from rigup.monitoring.paths import TEXT_FILE
+from rigup.monitoring.exporters import TEXT_FILE
 from rigup.monitoring.scrape_config import SWAP_GROUP
 
 _UNLESS_STOPPED = "unless on (host, service) rigup_service_stopped == 1"

@@ -10,6 +10,11 @@ from rigup.monitoring.dashboard_panels import ROWS, WIDE, Panel
 # The schema of Grafana 11; later versions accept it and upgrade it themselves.
 SCHEMA = 39
 TITLE, UID = "rigup fleet", "rigup-fleet"
+# The first variable: which Prometheus to ask.
+PROMETHEUS = {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1}
+# Hides the columns of a table that do not help: the value is always 1, and the scraped address does not matter.
+HIDDEN = dict.fromkeys(("Time", "Value", "__name__", "instance", "job"), True)
+COLUMNS = {"id": "organize", "options": {"excludeByName": HIDDEN}}
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 HEIGHT, STAT_HEIGHT = 8, 4
 
@@ -35,14 +40,10 @@ def dashboard() -> str:
         "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"},
         "timezone": "browser",
-        "templating": {"list": [_source(), *(_variable(name, query) for name, query in VARIABLES.items())]},
+        "templating": {"list": [PROMETHEUS, *(_variable(name, query) for name, query in VARIABLES.items())]},
         "panels": _panels(),
     }
     return json.dumps(contents, indent=1, ensure_ascii=False) + "\n"
-
-
-def _source() -> dict[str, Any]:
-    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "refresh": 1}
 
 
 def _variable(name: str, query: str) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def _panel(panel: Panel) -> dict[str, Any]:
             }
             for number, query in enumerate(panel.queries)
         ],
-        **({"transformations": [_columns()]} if panel.kind == "table" else {}),
+        **({"transformations": [COLUMNS]} if panel.kind == "table" else {}),
     }
 
 
@@ -110,9 +111,3 @@ def _options(panel: Panel) -> dict[str, Any]:
     if panel.kind == "stat":
         return {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "none", "graphMode": "none"}
     return {}
-
-
-def _columns() -> dict[str, Any]:
-    """Hides the columns of a table that do not help: the value is always 1, and the scraped address does not matter."""
-    hidden = dict.fromkeys(("Time", "Value", "__name__", "instance", "job"), True)
-    return {"id": "organize", "options": {"excludeByName": hidden}}

@@ -56,9 +56,8 @@ class Row:
     panels: tuple[Panel, ...]
 
 
-def _each(template: str, *metrics: tuple[str, str], legend: str = ENGINE) -> tuple[Query, ...]:
-    """One query for each metric. metrics: (name, selector of its series)."""
-    return tuple(Query(template.format(metric=f"{name}{{{selector}}}"), legend) for name, selector in metrics)
+def _rate(metric: str, labels: str = SERVICE) -> str:
+    return f"sum by (host, service) (rate({metric}{{{labels}}}{RATE}))"
 
 
 def _quantiles(vllm: str, sglang: str) -> tuple[Query, ...]:
@@ -73,14 +72,14 @@ def _quantiles(vllm: str, sglang: str) -> tuple[Query, ...]:
     )
 
 
-def _sum(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
-    names = ((f"vllm:{vllm}", SERVICE), (f"sglang:{sglang}", FIRST_STAGE), (f"llamacpp:{llama_cpp}", SERVICE))
-    return _each("sum by (host, service) ({metric})", *names)
+def _sums(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
+    series = (f"vllm:{vllm}{{{SERVICE}}}", f"sglang:{sglang}{{{FIRST_STAGE}}}", f"llamacpp:{llama_cpp}{{{SERVICE}}}")
+    return tuple(Query(f"sum by (host, service) ({each})", ENGINE) for each in series)
 
 
-def _rate(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
-    names = ((f"vllm:{vllm}", SERVICE), (f"sglang:{sglang}", SERVICE), (f"llamacpp:{llama_cpp}", SERVICE))
-    return _each(f"sum by (host, service) (rate({{metric}}{RATE}))", *names)
+def _rates(vllm: str, sglang: str, llama_cpp: str) -> tuple[Query, ...]:
+    names = (f"vllm:{vllm}", f"sglang:{sglang}", f"llamacpp:{llama_cpp}")
+    return tuple(Query(_rate(name), ENGINE) for name in names)
 
 
 HEALTH = Row(
@@ -113,45 +112,41 @@ REQUESTS = Row(
     "Requests",
     (
         Panel("Running", "none", "Requests that each engine is processing.",
-              _sum("num_requests_running", "num_running_reqs", "requests_processing")),
+              _sums("num_requests_running", "num_running_reqs", "requests_processing")),
         Panel("Queued", "none", "Waiting requests. If this stays above 0, the engine is at its limit.",
-              _sum("num_requests_waiting", "num_queue_reqs", "requests_deferred")),
+              _sums("num_requests_waiting", "num_queue_reqs", "requests_deferred")),
         Panel("Generated tokens", "suffix: tok/s", "Output tokens per second, over all requests.",
-              _rate("generation_tokens_total", "generation_tokens_total", "tokens_predicted_total")),
+              _rates("generation_tokens_total", "generation_tokens_total", "tokens_predicted_total")),
         Panel("Prompt tokens", "suffix: tok/s", "Prompt tokens per second; llama.cpp: without those from its cache.",
-              _rate("prompt_tokens_total", "prompt_tokens_total", "prompt_tokens_total")),
+              _rates("prompt_tokens_total", "prompt_tokens_total", "prompt_tokens_total")),
         Panel("Time to first token", "s", "From a request's arrival to its first token. llama.cpp does not report it.",
               _quantiles("time_to_first_token_seconds", "time_to_first_token_seconds")),
         Panel("Time per output token", "s", "Mean per request, without the first token; llama.cpp: of all tokens.",
               (*_quantiles("request_time_per_output_token_seconds", "request_time_per_output_token_seconds"),
-               Query(f"sum by (host, service) (rate(llamacpp:tokens_predicted_seconds_total{{{SERVICE}}}{RATE})) / "
-                     f"sum by (host, service) (rate(llamacpp:tokens_predicted_total{{{SERVICE}}}{RATE}))",
+               Query(f"{_rate('llamacpp:tokens_predicted_seconds_total')} / {_rate('llamacpp:tokens_predicted_total')}",
                      f"{ENGINE} mean"))),
         Panel("Inter-token latency", "s", "From one token to the next, as sent. llama.cpp does not report it.",
               _quantiles("inter_token_latency_seconds", "inter_token_latency_seconds")),
         Panel("Whole requests", "s", "From a request's arrival to its last token. llama.cpp does not report it.",
               _quantiles("e2e_request_latency_seconds", "e2e_request_latency_seconds")),
         Panel("KV cache in use", "percentunit", "At 100 %, requests are preempted. llama.cpp does not report it.",
-              (*_each("max by (host, service) ({metric})",
-                      ("vllm:kv_cache_usage_perc", SERVICE), ("sglang:token_usage", SERVICE)),), most=1),
+              (Query(f"max by (host, service) (vllm:kv_cache_usage_perc{{{SERVICE}}})", ENGINE),
+               Query(f"max by (host, service) (sglang:token_usage{{{SERVICE}}})", ENGINE)), most=1),
         Panel("Prompt tokens from cache", "percentunit", "Share of prompt tokens taken from the cache.",
-              (Query(f"sum by (host, service) (rate(vllm:prefix_cache_hits_total{{{SERVICE}}}{RATE})) / "
-                     f"sum by (host, service) (rate(vllm:prefix_cache_queries_total{{{SERVICE}}}{RATE}))", ENGINE),
+              (Query(f"{_rate('vllm:prefix_cache_hits_total')} / {_rate('vllm:prefix_cache_queries_total')}", ENGINE),
                Query(f"avg by (host, service) (sglang:cache_hit_rate{{{FIRST_STAGE}}})", ENGINE),
-               Query(f"sum by (host, service) (rate(llamacpp:prompt_tokens_cached_total{{{SERVICE}}}{RATE})) / "
-                     f"(sum by (host, service) (rate(llamacpp:prompt_tokens_cached_total{{{SERVICE}}}{RATE})) + "
-                     f"sum by (host, service) (rate(llamacpp:prompt_tokens_total{{{SERVICE}}}{RATE})))", ENGINE)),
+               Query(f"{_rate('llamacpp:prompt_tokens_cached_total')} / "
+                     f"({_rate('llamacpp:prompt_tokens_cached_total')} + {_rate('llamacpp:prompt_tokens_total')})",
+                     ENGINE)),
               most=1),
         Panel("Requests ended", "reqps", "By reason, if the engine reports one. llama.cpp does not count them.",
               (Query(f"sum by (host, service, finished_reason) (rate(vllm:request_success_total{{{SERVICE}}}{RATE}))",
                      f"{ENGINE} {{{{finished_reason}}}}"),
-               Query(f"sum by (host, service) (rate(sglang:num_requests_total{{{SERVICE}}}{RATE}))", ENGINE),
-               Query(f"sum by (host, service) (rate(sglang:num_aborted_requests_total{{{SERVICE}}}{RATE}))",
-                     f"{ENGINE} aborted"))),
+               Query(_rate("sglang:num_requests_total"), ENGINE),
+               Query(_rate("sglang:num_aborted_requests_total"), f"{ENGINE} aborted"))),
         Panel("Preempted for lack of cache", "reqps", "Requests that vLLM preempted or SGLang retracted.",
-              (Query(f"sum by (host, service) (rate(vllm:num_preemptions_total{{{SERVICE}}}{RATE}))", ENGINE),
-               Query(f"sum by (host, service) (rate(sglang:num_retracted_requests_total{{{FIRST_STAGE}}}{RATE}))",
-                     ENGINE))),
+              (Query(_rate("vllm:num_preemptions_total"), ENGINE),
+               Query(_rate("sglang:num_retracted_requests_total", FIRST_STAGE), ENGINE))),
     ),
 )  # fmt: skip
 

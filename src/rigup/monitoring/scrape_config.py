@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rigup.catalogue.tools.monitoring import exporter_facts
-from rigup.monitoring.exporters import address
 from rigup.plan import Monitoring, Plan
 from rigup.systemd.api_key import is_loopback, wants_key
+from rigup.units import with_port
 
 # Prometheus does not allow a dot here; the engines' own metrics do not have one either.
 JOBS = {"vllm": "vllm", "sglang": "sglang", "llama.cpp": "llamacpp"}
@@ -127,11 +127,11 @@ def _target(
     """The target for a listener, if Prometheus can reach it. key: of the inventory that says where it listens."""
     if is_loopback(listen):
         if host.here:
-            return ScrapeTarget(job, address(listen, port), labels, key_file)
+            return ScrapeTarget(job, with_port(listen, port), labels, key_file)
         hint = f'set {key} = "0.0.0.0" or an address; or run Prometheus on that host: --from {host.name}'
-        return SkippedTarget(host.name, what, f"listens on {address(listen, port)}, for that host only", hint)
+        return SkippedTarget(host.name, what, f"listens on {with_port(listen, port)}, for that host only", hint)
     reached = ("127.0.0.1" if host.here else host.address) if listen in ANY else listen
-    return ScrapeTarget(job, address(reached, port), labels, key_file)
+    return ScrapeTarget(job, with_port(reached, port), labels, key_file)
 
 
 def prometheus_yml(scraped: ScrapeConfig, source: str, interval_s: int = 15) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rigup import layout
 from rigup.facts.bounds import count
 from rigup.host import Host
-from rigup.monitoring.paths import GPU_FILE, GPU_UNIT, NODE_FILE, NODE_UNIT, PREFERENCES, TEXT_FILE
+from rigup.monitoring.exporters import GPU_FILE, GPU_UNIT, NODE_FILE, NODE_UNIT, PREFERENCES, TEXT_FILE
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.units import stop_limit
 from rigup.systemd.container_files import REGISTRIES

@@ -10,7 +10,7 @@ from rigup.artifacts import LockedSmg
 from rigup.errors import InputError
 from rigup.gateway.cache_aware import cached_routes
 from rigup.gateway.inventory import check_ports, read_gateway
-from rigup.gateway.routes import plan_gateway, sharing_with, unicast_addresses
+from rigup.gateway.routes import plan_gateway, with_sharing
 from rigup.gateway_settings import Gateway, GatewayPlan, GatewaySettings
 from rigup.lock import load_lock
 from rigup.plain_values import quoted
@@ -59,22 +59,19 @@ def _with_sharing(
 
     Raises InputError where one shares it with nobody, or with a gateway that offers something else.
     """
-    everywhere = {plan.host: plan for plan in plans}
-    origins = {host.name: f"{host.origins['gateway']}: gateway" for host in project.everyone if "gateway" in host.data}
-    for host in project.everyone:
-        if host.data.get("gateway") is not None and host.name not in everywhere:
-            everywhere[host.name] = _plan(host, fleet, addresses)
-    ordered = [everywhere[host.name] for host in project.everyone if host.name in everywhere]
-    found = []
-    for plan in plans:
-        sharing = sharing_with(plan, ordered, origins[plan.host], addresses)
-        unicast = unicast_addresses(plan, sharing, addresses)
-        found.append(plan.model_copy(update={"sharing": sharing, "unicast": unicast}))
-    return tuple(found)
+    planned = {plan.host: plan for plan in plans}
+    gateways = {host.name: host for host in project.everyone if host.data.get("gateway") is not None}
+    everyone = [planned.get(host.name) or _plan(host, fleet, addresses) for host in gateways.values()]
+    return tuple(with_sharing(plan, everyone, _where(gateways[plan.host]), addresses) for plan in plans)
+
+
+def _where(host: HostEntry) -> str:
+    """The path to a gateway's settings, for messages."""
+    return f"{host.origins['gateway']}: gateway"
 
 
 def _plan(host: HostEntry, fleet: tuple[Plan, ...], addresses: Mapping[str, str]) -> GatewayPlan:
-    where = f"{host.origins['gateway']}: gateway"
+    where = _where(host)
     rig, said = host.data.get("rig"), host.data.get("monitoring")
     gateway = read_gateway(host.data["gateway"], where, rig.get("os") if isinstance(rig, dict) else None)
     own = [plan.service for plan in fleet if plan.host == host.name]
@@ -98,7 +95,7 @@ def _settings(project: Project, plan: GatewayPlan) -> GatewaySettings:
     Raises InputError for files that are missing, readable by others, or hold a key that is too short or used twice.
     """
     host = next(host for host in project.hosts if host.name == plan.host)
-    where, gateway = f"{host.origins['gateway']}: gateway", plan.gateway
+    where, gateway = _where(host), plan.gateway
     backends = {
         route.model: read_secret(project.root, f"{where}: the key of {route.model}", route.key_file)
         for route in plan.routes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,10 @@ INVENTORIES = "inventories"
 LOCK = "rigup.lock"
 # what rigup reads of a host's data; the rest is the user's own and may be anything
 SETTINGS = {
-    *(
-        "rig",
-        "services",
-        "driver",
-        "monitoring",
-        "hub",
-        "hub_token_file",
-        "nvidia_repository",
-        "nvidia_key_fingerprint",
-    ),
+    *("rig", "services", "driver", "monitoring", "gateway", "builder", "hub", "hub_token_file", "ollama_registry"),
+    *("nvidia_repository", "nvidia_key_fingerprint"),
     *("container_toolkit_repository", "container_toolkit_key_fingerprint", "image_mirrors", "package_index"),
-    *("python_mirror", "wheelhouse", "weights_sharing", "weights_mb_per_s", "lan", "lan_address", "builder"),
-    "ollama_registry",
-    "gateway",
+    *("python_mirror", "wheelhouse", "weights_sharing", "weights_mb_per_s", "lan", "lan_address"),
 }
 LONGEST_GROUP = 100
 GROUP_HINT = f"use letters, digits and underscores, at most {LONGEST_GROUP}"
@@ -98,6 +88,14 @@ class Project:
         return sha256_of(self.lock_path) if self.lock_path.is_file() else ""
 
 
+@dataclass(frozen=True)
+class _InventoryGroup:
+    """A group of an inventory: its hosts, each with the data that is said of it alone, and the data of all of them."""
+
+    hosts: list[tuple[str, dict[str, Any]]]
+    data: dict[str, Any]
+
+
 def load_project(path: str | None, limit: str | None = None) -> Project:
     """Reads the inventory at `path` (default: the only file in inventories/), keeping the hosts that `limit` names.
 
@@ -107,11 +105,11 @@ def load_project(path: str | None, limit: str | None = None) -> Project:
     inventory = _find_inventory(path)
     root = _fleet_root(inventory)
     groups = {
-        name: value
+        name: _group(name, value, inventory)
         for name, value in execute(inventory).items()
-        if not name.startswith("_") and _is_group(name, value, inventory)
+        if not name.startswith("_") and isinstance(value, (list, tuple))
     }
-    if not any(_hosts_of(value) for value in groups.values()):
+    if not any(group.hosts for group in groups.values()):
         raise InputError(f"{shown(inventory)}: it has no hosts", 'write a group, e.g. quad_3090 = ["gpu1.lan"]')
     hosts = _merge(inventory, groups, load_group_data(root, inventory))
     return Project(root, inventory, _limited(hosts, groups, limit), hosts)
@@ -138,54 +136,46 @@ def _fleet_root(inventory: Path) -> Path:
     return folder.parent if folder.name == INVENTORIES and not (folder / GROUP_DATA).is_dir() else folder
 
 
-def _is_group(name: str, value: object, path: Path) -> bool:
-    if not isinstance(value, (list, tuple)):
-        return False
+def _group(name: str, value: list[Any] | tuple[Any, ...], path: Path) -> _InventoryGroup:
     if not name.isidentifier() or len(name) > LONGEST_GROUP:  # of globals()[...] = [...]
         raise InputError(f"{shown(path)}: {quoted(name)} cannot name a group", GROUP_HINT)
-    hosts = _hosts_of(value)
+    hosts: Sequence[Any] = value
+    data: dict[str, Any] = {}
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], list) and isinstance(value[1], dict):
+        hosts, data = value
+    found = []
     for index, host in enumerate(hosts):
-        if not isinstance(host, str) and not (
-            isinstance(host, tuple) and len(host) == 2 and isinstance(host[0], str) and _is_data(host[1])
-        ):
+        pair = (host, {}) if isinstance(host, str) else host
+        if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and _is_data(pair[1])):
             raise InputError(
                 f"{shown(path)}: {name}[{index}]: {quoted(host)} is not a host",
                 'write a host as "name" or ("name", {"ssh_port": 2222})',
             )
-        check_host_name(host if isinstance(host, str) else host[0], f"{shown(path)}: {name}[{index}]")
-    return True
+        check_host_name(pair[0], f"{shown(path)}: {name}[{index}]")
+        found.append(pair)
+    return _InventoryGroup(found, data)
 
 
 def _is_data(value: object) -> bool:
     return isinstance(value, dict) and all(isinstance(key, str) for key in value)
 
 
-def _has_data(group: Any) -> bool:
-    """Whether a group is a pair of its hosts and the data that the inventory itself says of them."""
-    return isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], list) and isinstance(group[1], dict)
-
-
-def _hosts_of(group: Any) -> list[Any]:
-    return list(group[0] if _has_data(group) else group)
-
-
 def _merge(
-    inventory: Path, groups: dict[str, Any], group_data: dict[str, tuple[dict[str, Any], str]]
+    inventory: Path, groups: dict[str, _InventoryGroup], group_data: dict[str, tuple[dict[str, Any], str]]
 ) -> tuple[HostEntry, ...]:
     """Gives each host its data: the host's own over its groups' (the last wins) over the file's group over `all`."""
     own: dict[str, dict[str, Any]] = {}
     member: dict[str, list[str]] = {}
-    for group, value in groups.items():
-        for host in _hosts_of(value):
-            name, data = (host, {}) if isinstance(host, str) else host
+    for label, group in groups.items():
+        for name, data in group.hosts:
             own.setdefault(name, {}).update(data)
-            member.setdefault(name, []).append(group)
+            member.setdefault(name, []).append(label)
     return tuple(_entry(inventory, groups, group_data, name, own[name], member[name]) for name in own)
 
 
 def _entry(
     inventory: Path,
-    groups: dict[str, Any],
+    groups: dict[str, _InventoryGroup],
     group_data: dict[str, tuple[dict[str, Any], str]],
     name: str,
     own: dict[str, Any],
@@ -197,7 +187,7 @@ def _entry(
     named = [group for group in members if group != "all"]
     for group in dict.fromkeys(["all", inventory.stem, *named]):
         data, path = group_data.get(group, ({}, ""))
-        inline = groups[group][1] if _has_data(groups.get(group)) and group in members else {}
+        inline = groups[group].data if group in members else {}
         for found, origin in ((data, path), (inline, shown(inventory))):
             merged.update(found)
             origins.update(dict.fromkeys(found, origin))
@@ -219,17 +209,15 @@ def _entry(
     return HostEntry(name, rig_group, merged, origins)
 
 
-def _limited(hosts: tuple[HostEntry, ...], groups: dict[str, Any], limit: str | None) -> tuple[HostEntry, ...]:
+def _limited(
+    hosts: tuple[HostEntry, ...], groups: dict[str, _InventoryGroup], limit: str | None
+) -> tuple[HostEntry, ...]:
     if limit is None:
         return hosts
     kept: set[str] = set()
     for pattern in limit.split(","):
-        in_groups = {
-            h if isinstance(h, str) else h[0]
-            for g in groups
-            if fnmatch.fnmatch(g, pattern)
-            for h in _hosts_of(groups[g])
-        }
+        matching = [group for label, group in groups.items() if fnmatch.fnmatch(label, pattern)]
+        in_groups = {name for group in matching for name, _ in group.hosts}
         found = {host.name for host in hosts if host.name in in_groups or fnmatch.fnmatch(host.name, pattern)}
         if not found:
             raise InputError(

@@ -55,19 +55,12 @@ def written(changes: Iterable[FileEdit]) -> Iterator[None]:
     """While entered all of them are on disk. They stay there unless something is raised: then all is as it was."""
     with ExitStack() as putting_back:
         for change in changes:
-            putting_back.callback(_put_back, change.path, _content(change.path), _absent_folders(change.path))
+            content = change.path.read_bytes() if change.path.exists() else None
+            made = [folder for folder in change.path.parents if not folder.exists()]  # the innermost first
+            putting_back.callback(_put_back, change.path, content, made)
             change.write()
         yield
         putting_back.pop_all()
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
-
-
-def _absent_folders(path: Path) -> list[Path]:
-    """Those that writing the file makes, the innermost first."""
-    return [folder for folder in path.parents if not folder.exists()]
 
 
 def _put_back(path: Path, content: bytes | None, folders: Iterable[Path]) -> None:
@@ -207,19 +200,21 @@ def new_group(root: Path, group: str, host: str, data: str) -> list[FileEdit]:
     line = f"{group} = [{host}]\n"
     described = root / GROUP_DATA / f"{group}.py"
     inventories = sorted((root / INVENTORIES).glob("*.py"))
-    inventory = inventories[0] if len(inventories) == 1 else root / INVENTORIES / f"{group}.py"
-    for path, text in ((described, data), *(() if len(inventories) == 1 else ((inventory, line),))):
+    only = inventories[0] if len(inventories) == 1 else None
+    new = {described: data} if only else {described: data, root / INVENTORIES / f"{group}.py": line}
+    for path, text in new.items():
         if path.exists():
             raise Refused(
                 f"{path} already exists",
                 f"choose another name with --group, or write to it:\n{_indented(text)}\nand in an inventory: {line}",
             )
-    if len(inventories) != 1:
-        return [FileEdit(described, data, "new"), FileEdit(inventory, line, "new")]
-    text = read_text(inventory)
+    edits = [FileEdit(path, text, "new") for path, text in new.items()]
+    if only is None:
+        return edits
+    text = read_text(only)
     if any(ast.unparse(node).startswith(f"{group} =") for node in ast.parse(text).body):
-        raise Refused(f"{inventory}: {group} already exists", f"choose another name with --group, or add {host}")
-    return [FileEdit(described, data, "new"), FileEdit(inventory, f"{text.rstrip()}\n{line}", f"group {group}")]
+        raise Refused(f"{only}: {group} already exists", f"choose another name with --group, or add {host}")
+    return [*edits, FileEdit(only, f"{text.rstrip()}\n{line}", f"group {group}")]
 
 
 def _indented(text: str) -> str:

@@ -20,14 +20,19 @@ def node_groups(hosts: Iterable[HostEntry]) -> list[GroupHosts]:
 
     A rig that cannot be read counts as one for hosts of their own: reading it says what is wrong.
     """
-    groups: dict[str, list[HostEntry]] = {}
-    for host in hosts:
-        groups.setdefault(host.group, []).append(host)
     found: list[GroupHosts] = []
-    for members in groups.values():
+    for members in hosts_by_group(hosts).values():
         size = hosts_per_service(members[0])
         found += [tuple(members[start : start + size]) for start in range(0, len(members), size)]
     return found
+
+
+def hosts_by_group(hosts: Iterable[HostEntry]) -> dict[str, list[HostEntry]]:
+    """The hosts of each group, in order."""
+    groups: dict[str, list[HostEntry]] = {}
+    for host in hosts:
+        groups.setdefault(host.group, []).append(host)
+    return groups
 
 
 def hosts_per_service(host: HostEntry) -> int:

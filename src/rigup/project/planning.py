@@ -21,7 +21,7 @@ from rigup.planner.inputs.locked import planning_request
 from rigup.planner.inputs.rig_and_services import keeps_driver, read_rig, read_services
 from rigup.planner.multinode.conflicts import conflicts
 from rigup.project.inventory import HostEntry, Project
-from rigup.project.node_groups import check_whole_groups, group_finding, hosts_per_service, node_groups
+from rigup.project.node_groups import check_whole_groups, group_finding, hosts_by_group, hosts_per_service, node_groups
 from rigup.project.pinned import require_pinned
 from rigup.rig import Rig
 from rigup.service import Preference, Service
@@ -93,9 +93,7 @@ def plan_project(
     catalogue = _catalogue(project) if catalogue is None else catalogue
     lock = load_lock(project.lock_path) if lock is None else lock
     wanted = {host.name for host in project.hosts}
-    groups: dict[str, list[HostEntry]] = {}
-    for host in project.everyone:
-        groups.setdefault(host.group, []).append(host)
+    groups = hosts_by_group(project.everyone)
     made: dict[tuple[str, str, str], tuple[Rendered | Refusal, ...]] = {}
     found: dict[str, tuple[Plan, ...]] = {}
     for members in node_groups(project.everyone):
@@ -108,7 +106,9 @@ def plan_project(
         if key not in made:
             requests = _requests(first, catalogue, lock)
             if prefer is not None:
-                requests = [_preferring(request, prefer) for request in requests]
+                requests = [
+                    replace(each, service=each.service.model_copy(update={"prefer": prefer})) for each in requests
+                ]
             made[key] = (
                 tuple(Refusal(each.rig, each.service, (finding,)) for each in requests)
                 if finding
@@ -195,10 +195,6 @@ def _with_all_or_none(outcomes: Sequence[Rendered | Refusal]) -> Iterator[Render
             yield Refusal(candidate.rig, candidate.service, (finding,))
         else:
             yield outcome
-
-
-def _preferring(request: PlanningRequest, prefer: Preference) -> PlanningRequest:
-    return replace(request, service=request.service.model_copy(update={"prefer": prefer}))
 
 
 def _requests(host: HostEntry, catalogue: Catalogue, lock: Lock) -> list[PlanningRequest]:

@@ -120,7 +120,9 @@ def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogu
         for model in sorted(catalogue.models, key=_rank):
             if any(model.name == known.service["model"] for known in found):
                 continue
-            plan = _plan(host, group, {"model": model.name, "offload": offload}, rig, catalogue, lock)
+            service = {"model": model.name, "offload": offload}
+            (wanted,) = read_services({SERVICE: service}, _WHERE, rig)
+            plan = plan_service(host, group, rig, wanted, catalogue, lock, advise=False)
             if plan.verdict == "ok":
                 found.append(Suggestion({"model": model.name}, plan))
             if len(found) > _MOST_ALTERNATIVES:
@@ -130,11 +132,6 @@ def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogu
 
 def _rank(model: Model) -> tuple[int, list[float]]:
     return -model.parameters, [-float(number) for number in re.findall(r"\d+(?:\.\d+)?", model.name)]
-
-
-def _plan(host: str, group: str, service: dict[str, Any], rig: Rig, catalogue: Catalogue, lock: Lock) -> Plan:
-    (wanted,) = read_services({SERVICE: service}, _WHERE, rig)
-    return plan_service(host, group, rig, wanted, catalogue, lock, advise=False)
 
 
 def group_data(

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from rigup.errors import InputError
 from rigup.plan import Monitoring, Plan
+from rigup.project.build_settings import read_builders
+from rigup.project.weights_settings import WEIGHTS_KEYS, read_weights_settings
 from rigup.regular_files import is_absent, user_path
-from rigup.settings import HUB, OLLAMA, Builder, HostSettings, PackageSource, WeightsSettings
+from rigup.settings import HUB, OLLAMA, HostSettings, PackageSource
 from rigup.sources.web_address import web_address
 
 if TYPE_CHECKING:
@@ -73,25 +75,19 @@ def read_settings(
 def _read(
     data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path, fleet: Mapping[str, Mapping[str, Any]]
 ) -> HostSettings:
-    hub = hub_address("hub", data.get("hub", HUB))
-    token_file = data.get("hub_token_file")
+    token_file, builder = data.get("hub_token_file"), data.get("builder")
+    key_files = {plan.service.name: plan.service.api_key_file for plan in plans if plan.service.api_key_file}
     return HostSettings(
-        hub,
+        hub_address("hub", data.get("hub", HUB)),
         *_repository(data, "nvidia", NVIDIA_MIRROR),
         read_secret(root, "hub_token_file", str(token_file)) if token_file else None,
-        {
-            plan.service.name: read_secret(
-                root, f"services.{plan.service.name}.api_key_file", plan.service.api_key_file
-            )
-            for plan in plans
-            if plan.service.api_key_file
-        },
+        {name: read_secret(root, f"services.{name}.api_key_file", file) for name, file in key_files.items()},
         _packages(data, plans, root),
         _mirrors(data.get("image_mirrors", {})),
         *_repository(data, "container_toolkit", TOOLKIT_MIRROR),
         monitoring_of(data, plans, root),
-        _weights(data),
-        _builders(data, root, fleet),
+        read_weights_settings(data) if data.keys() & WEIGHTS_KEYS else None,
+        read_builders(builder, root, fleet) if builder is not None else (),
         ollama_registry=ollama_address("ollama_registry", data.get("ollama_registry", OLLAMA)),
     )
 
@@ -99,22 +95,6 @@ def _read(
 def ollama_address(key: str, value: Any) -> str:
     """The address of Ollama's registry or of a mirror of it. Raises InputError if it is not a URL."""
     return web_address(key, value, f'write it like {key} = "{OLLAMA}"', "use a mirror that needs no password")
-
-
-def _builders(data: Mapping[str, Any], root: Path, fleet: Mapping[str, Mapping[str, Any]]) -> tuple[Builder, ...]:
-    if data.get("builder") is None:
-        return ()
-    from rigup.project.build_settings import read_builders
-
-    return read_builders(data["builder"], root, fleet)
-
-
-def _weights(data: Mapping[str, Any]) -> WeightsSettings | None:
-    if not data.keys() & {"weights_sharing", "weights_mb_per_s", "lan", "lan_address"}:
-        return None
-    from rigup.project.weights_settings import read_weights_settings
-
-    return read_weights_settings(data)
 
 
 def monitoring_of(

@@ -58,15 +58,11 @@ def _is_host(value: Any) -> bool:
     return isinstance(value, str) and len(value) <= LONGEST_NAME and bool(_NAME.fullmatch(value)) and "@" not in value
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 def _within(least: int, most: int) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-_BOOL = (_is_bool, "True or False", "True")
+_BOOL = (lambda value: isinstance(value, bool), "True or False", "True")
 _SECONDS = (
     lambda value: isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 3600,
     "a number of seconds from 0 to 3600",

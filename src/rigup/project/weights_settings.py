@@ -9,6 +9,7 @@ from rigup.errors import InputError
 from rigup.project.lan_address import lan_address
 from rigup.settings import MB, WeightsSettings
 
+WEIGHTS_KEYS = {"weights_sharing", "weights_mb_per_s", "lan", "lan_address"}
 _DEFAULTS = WeightsSettings()
 
 
@@ -24,6 +25,8 @@ def read_weights_settings(data: Mapping[str, Any]) -> WeightsSettings:
     if not isinstance(keep := said.get("keep", False), bool):
         raise InputError(f"weights_sharing.keep: {keep!r} is not True or False", hint)
     rates = _rates(data.get("weights_mb_per_s", {}))
+    if not isinstance(lan := data.get("lan", ""), str):
+        raise InputError(f"lan: {lan!r} is not a name", 'name the network whose hosts share weights: lan = "rack1"')
     return WeightsSettings(
         share=sharing is not False,
         keep=keep,
@@ -32,7 +35,7 @@ def read_weights_settings(data: Mapping[str, Any]) -> WeightsSettings:
         * MB,
         hub_bytes_per_second=rates["hub"],
         lan_bytes_per_second=rates["lan"],
-        lan=_lan(data.get("lan", "")),
+        lan=lan,
         lan_address=lan_address(data),
     )
 
@@ -51,10 +54,4 @@ def _rates(said: Any) -> dict[str, int]:
 def _whole(said: Any, key: str, least: int, most: int, hint: str) -> int:
     if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= most:
         raise InputError(f"{key}: {said!r} is not a whole number from {least} to {most}", hint)
-    return said
-
-
-def _lan(said: Any) -> str:
-    if not isinstance(said, str):
-        raise InputError(f"lan: {said!r} is not a name", 'name the network whose hosts share weights: lan = "rack1"')
     return said

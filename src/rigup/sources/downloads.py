@@ -9,18 +9,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import requests
+from requests.auth import AuthBase
 
 from rigup.errors import HostFailed, Unreachable
 from rigup.regular_files import sha256_of
+from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit
 from rigup.units import bytes_text
 
 Progress = Callable[[int, int], None]
-
-if TYPE_CHECKING:
-    from requests.auth import AuthBase
 
 CONNECT_TIMEOUT_S = 20
 READ_TIMEOUT_S = 60
@@ -97,8 +95,6 @@ def download(
 
 def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, most_bytes: int) -> None:
     """Requests the missing bytes once. Raises the errors of requests, also if the body ends too early."""
-    from rigup.sources.bounded_http import BoundedSession, BoundExceeded, time_limit  # imports requests, which is slow
-
     have = part.stat().st_size if part.exists() else 0
     wanted = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     timeouts = (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
@@ -127,16 +123,12 @@ def _continue(url: str, part: Path, progress: Progress, auth: AuthBase | None, m
 
 
 def _next(blocks: Iterator[bytes]) -> bytes:
-    from rigup.sources.bounded_http import time_limit  # imports requests, which is slow
-
     with time_limit(BLOCK_S):
         return next(blocks, b"")
 
 
 def reason(problem: Exception | None) -> str:
     """What went wrong, in a few words and without URLs, which may contain a password."""
-    from rigup.sources.bounded_http import BoundExceeded  # imports requests, which is slow
-
     if isinstance(problem, BoundExceeded):
         return f"the server {problem}"
     if isinstance(problem, requests.HTTPError):

@@ -5,29 +5,26 @@ the hub's own host and port, and uses the proxies and certificates of the enviro
 the token and the settings that the user has for huggingface_hub.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, TypeVar
 
 import httpx2
 import requests
 from huggingface_hub import HfApi, RepoFile, constants, hf_hub_url, set_client_factory
 from huggingface_hub.errors import HfHubHTTPError
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 from requests.auth import AuthBase
 
-from rigup import __version__
+from rigup.artifacts import Sha256
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
-from rigup.sources.bounded_http import BoundedSession, read_json, time_limit
-from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, backoff, get_with_retry, name_of
-from rigup.sources.ranges import LARGEST_PART, get_part, is_part
+from rigup.sources.bounded_http import read_json, time_limit
+from rigup.sources.http_retry import ATTEMPTS, TIMEOUT_S, RetriesExhausted, Server, backoff, get_with_retry, is_part
 
 MOST_PAGES = 1000
 MOST_FILES = 100_000
@@ -37,7 +34,6 @@ LARGEST_ERROR = 2**16
 VALUES_OF_A_PAGE = 500_000
 LISTING_S = 600.0
 COMMIT = re.compile(r"[0-9a-f]{40}")
-SHA256 = re.compile(r"[0-9a-f]{64}")
 LONGEST_PATH = 4096
 # What huggingface_hub raises if a response does not have the form that it expects.
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
@@ -50,33 +46,32 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class HubFile:
-    """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git."""
+    """One file of a repository: size in bytes, git blob id, and sha256 if the hub stores the file outside git.
 
-    path: str
-    size: int
-    blob: str
-    sha256: str | None
+    Raises ValueError for an invalid value, because huggingface_hub accepts any.
+    """
+
+    path: Annotated[str, Field(min_length=1, max_length=LONGEST_PATH)]
+    size: Annotated[int, Field(ge=0, le=LARGEST_FILE, strict=True)]
+    blob: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+    sha256: Sha256 | None
 
 
-class Hub:
+class Hub(Server):
     """One hub. `pause` waits between attempts, for a number of seconds.
 
     Every method raises InputError if the hub does not have the item or does not let this token read it, and Unreachable
     if the hub does not respond.
     """
 
+    kind = "hub"
+    comes_from = "hub in group_data, HF_ENDPOINT"
+
     def __init__(self, address: str, token: str | None = None, pause: Callable[[float], None] = time.sleep) -> None:
-        self.address = address.rstrip("/")
+        super().__init__(address, pause)
         self.token = token
-        self.pause = pause
         # An auth object, because requests replaces a plain header with the login from ~/.netrc.
         self.auth = _Bearer(self.address, token) if token is not None else None
-        self._kept = threading.local()
-
-    @property
-    def name(self) -> str:
-        """The name of the hub in messages."""
-        return name_of(self.address)
 
     def commit(self, repo: str, revision: str) -> str:
         """The commit of a branch, tag or commit of a repository."""
@@ -98,7 +93,7 @@ class Hub:
             try:
                 answer = _get(self._session(max(file.size, LARGEST_ERROR)), url, self.pause)
             except RetriesExhausted as problem:
-                raise self._unreachable(repo, problem) from None
+                raise self.unreachable(repo, problem) from None
             if not answer.ok:
                 raise self._refusal(answer, repo, commit, file.path)
             if _is(answer.content, file):
@@ -111,19 +106,11 @@ class Hub:
 
     def part(self, repo: str, commit: str, file: HubFile, start: int, count: int) -> bytes:
         """`count` bytes of a file from `start`, `LARGEST_PART` at most. Each thread keeps its connection."""
-        if not hasattr(self._kept, "session"):
-            self._kept.session = self._session(LARGEST_PART)
-        session, url = self._kept.session, self.url(repo, commit, file.path)
-        try:
-            answer = get_part(session, url, file.size, start, count, self.pause)
-        except RetriesExhausted as problem:
-            raise self._unreachable(repo, problem) from None
+        answer = self.get_part(repo, self.url(repo, commit, file.path), file.size, start, count)
         if not answer.ok:
             raise self._refusal(answer, repo, commit, file.path)
         if not is_part(answer, file.size, start, count):
-            raise Unreachable(
-                f"{repo}: {file.path}: the hub at {self.name} sent a different part than requested", self._reach_hint()
-            )
+            raise self.unreachable(f"{repo}: {file.path}", "sent a different part than requested")
         return answer.content
 
     def url(self, repo: str, commit: str, path: str) -> str:
@@ -139,7 +126,7 @@ class Hub:
                 # False keeps huggingface_hub from using the token of the user's own login.
                 return question(HfApi(self.address, token=False))
         except RetriesExhausted as problem:
-            raise self._unreachable(repo, problem) from None
+            raise self.unreachable(repo, problem) from None
         except HfHubHTTPError as error:
             raise self._refusal(error.response, repo, revision) from None
         except MALFORMED:
@@ -149,9 +136,8 @@ class Hub:
             session.close()
 
     def _session(self, most_bytes: int) -> requests.Session:
-        session = BoundedSession(most_bytes)
+        session = super()._session(most_bytes)
         session.auth = self.auth
-        session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"rigup/{__version__}"})
         return session
 
     def _refusal(
@@ -183,7 +169,7 @@ class Hub:
                 f"{repo}: the hub at {self.name} has no such repository{private}",
                 "check the name; a private repository needs hub_token_file in group_data",
             )
-        return Unreachable(f"{repo}: the hub at {self.name} answered HTTP {status}", self._reach_hint())
+        return self.unreachable(repo, f"answered HTTP {status}")
 
     def _forbidden(self, repo: str) -> InputError:
         if self.token is None:
@@ -196,17 +182,9 @@ class Hub:
             "accept its terms there with the account of the token, or set another hub_token_file in group_data",
         )
 
-    def _unreachable(self, repo: str, problem: RetriesExhausted) -> Unreachable:
-        return Unreachable(f"{repo}: the hub at {self.name} {problem}", self._reach_hint())
-
     def _malformed_response(self) -> Unreachable:
         return Unreachable(
             f"{self.name} is not a Hugging Face-compatible hub", "check hub in group_data or HF_ENDPOINT"
-        )
-
-    def _reach_hint(self) -> str:
-        return (
-            f"check that this machine is online; {self.name} comes from hub in group_data, HF_ENDPOINT, or the default"
         )
 
 
@@ -260,31 +238,12 @@ def _files(api: HfApi, repo: str, commit: str) -> dict[str, HubFile]:
     found: dict[str, HubFile] = {}
     for entry in api.list_repo_tree(repo, revision=commit, recursive=True):
         if isinstance(entry, RepoFile):
-            found[entry.path] = _file(entry)
+            # For a file in LFS, the size is that of the file, not of its pointer.
+            size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
+            found[entry.path] = HubFile(entry.path, size, entry.blob_id, sha256)
         if len(found) > MOST_FILES:
             raise ValueError("too many files")
     return found
-
-
-def _file(entry: RepoFile) -> HubFile:
-    """One entry of the listing. For a file in LFS, the size is that of the file, not of its pointer.
-
-    Raises ValueError for an invalid value, because huggingface_hub accepts any.
-    """
-    size, sha256 = (entry.lfs.size, entry.lfs.sha256) if entry.lfs else (entry.size, None)
-    if not isinstance(entry.path, str) or not 0 < len(entry.path) <= LONGEST_PATH:
-        raise ValueError("path")
-    if type(size) is not int or not 0 <= size <= LARGEST_FILE:
-        raise ValueError("size")
-    if sha256 is not None and not _matches(SHA256, sha256):
-        raise ValueError("sha256")
-    if not _matches(COMMIT, entry.blob_id):
-        raise ValueError("blob id")
-    return HubFile(entry.path, size, entry.blob_id, sha256)
-
-
-def _matches(pattern: re.Pattern[str], value: Any) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
 def _is(content: bytes, file: HubFile) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,13 +15,11 @@ from typing import Any
 
 import requests
 
-from rigup import __version__
 from rigup.errors import InputError, Unreachable
 from rigup.lock import LARGEST_FILE
 from rigup.service import blobs_address
-from rigup.sources.bounded_http import BoundedSession, read_json
-from rigup.sources.http_retry import TIMEOUT_S, RetriesExhausted, get_with_retry, name_of
-from rigup.sources.ranges import LARGEST_PART, get_part, is_part
+from rigup.sources.bounded_http import read_json
+from rigup.sources.http_retry import TIMEOUT_S, RetriesExhausted, Server, get_with_retry, is_part
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 MODEL = "application/vnd.ollama.image.model"
@@ -44,22 +41,18 @@ class OllamaModel:
     quant: str
 
 
-class OllamaRegistry:
+class OllamaRegistry(Server):
     """One registry. `pause` waits between attempts, for a number of seconds.
 
     Names are those of `rigup.service.location_of`: "ollama:qwen3:8b", "ollama:somebody/name:tag". Every method raises
     InputError for what the registry does not have, and Unreachable.
     """
 
-    def __init__(self, address: str, pause: Callable[[float], None] = time.sleep) -> None:
-        self.address = address.rstrip("/")
-        self.pause = pause
-        self._kept = threading.local()
+    kind = "registry"
+    comes_from = "ollama_registry in group_data"
 
-    @property
-    def name(self) -> str:
-        """The name of the registry in messages."""
-        return name_of(self.address)
+    def __init__(self, address: str, pause: Callable[[float], None] = time.sleep) -> None:
+        super().__init__(address, pause)
 
     def blobs(self, location: str) -> str:
         """The address below which the files of a name lie, each under sha256:HASH."""
@@ -82,18 +75,11 @@ class OllamaRegistry:
 
     def part(self, location: str, model: OllamaModel, start: int, count: int) -> bytes:
         """`count` bytes of the file from `start`, `LARGEST_PART` at most. Each thread keeps its connection."""
-        if not hasattr(self._kept, "session"):
-            self._kept.session = _session(LARGEST_PART)
         url = f"{self.blobs(location)}/sha256:{model.sha256}"
-        try:
-            answer = get_part(self._kept.session, url, model.size, start, count, self.pause)
-        except RetriesExhausted as problem:
-            raise Unreachable(f"{location}: the registry at {self.name} {problem}", self._reach_hint()) from None
+        answer = self.get_part(location, url, model.size, start, count)
         self._accept(location, answer)
         if not is_part(answer, model.size, start, count):
-            raise Unreachable(
-                f"{location}: the registry at {self.name} sent a different part than requested", self._reach_hint()
-            )
+            raise self.unreachable(location, "sent a different part than requested")
         return answer.content
 
     def _quant(self, location: str, manifest: dict[str, Any]) -> str:
@@ -121,9 +107,10 @@ class OllamaRegistry:
     def _content(self, location: str, url: str) -> bytes:
         headers = {"Accept": MANIFEST}
         try:
-            answer = get_with_retry(lambda: _session(LARGEST).get(url, headers=headers, timeout=TIMEOUT_S), self.pause)
+            session = self._session(LARGEST)
+            answer = get_with_retry(lambda: session.get(url, headers=headers, timeout=TIMEOUT_S), self.pause)
         except RetriesExhausted as problem:
-            raise Unreachable(f"{location}: the registry at {self.name} {problem}", self._reach_hint()) from None
+            raise self.unreachable(location, problem) from None
         self._accept(location, answer)
         return answer.content
 
@@ -139,27 +126,18 @@ class OllamaRegistry:
                 "choose a public model: rigup does not log in to Ollama's registry",
             )
         if not answer.ok:
-            raise Unreachable(
-                f"{location}: the registry at {self.name} answered HTTP {answer.status_code}", self._reach_hint()
-            )
+            raise self.unreachable(location, f"answered HTTP {answer.status_code}")
 
     def _malformed(self, location: str) -> Unreachable:
         return Unreachable(
             f"{location}: {self.name} does not answer as Ollama's registry does", "check ollama_registry in group_data"
         )
 
-    def _reach_hint(self) -> str:
-        return (
-            f"check that this machine is online; {self.name} comes from ollama_registry in group_data, or the default"
-        )
-
-
-def _session(most_bytes: int) -> requests.Session:
-    session = BoundedSession(most_bytes)
-    # An auth function that does nothing keeps requests from sending the login in ~/.netrc.
-    session.auth = lambda request: request
-    session.headers.update({"Accept-Encoding": "identity", "User-Agent": f"rigup/{__version__}"})
-    return session
+    def _session(self, most_bytes: int) -> requests.Session:
+        session = super()._session(most_bytes)
+        # An auth function that does nothing keeps requests from sending the login in ~/.netrc.
+        session.auth = lambda request: request
+        return session
 
 
 def _table(content: bytes) -> dict[str, Any]:

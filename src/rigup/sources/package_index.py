@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,8 +58,9 @@ def find_sdist(project: str, version: str) -> str:
     except ValueError:
         raise InputError(f"pypi:{project}=={version}: not a package and version") from None
     for file in project_files(wanted[0], f"pypi:{project}=={version}", yanked=True):
-        if _release(file.name) == wanted:
-            return file.url
+        with suppress(InvalidSdistFilename, InvalidVersion):
+            if parse_sdist_filename(file.name) == wanted:
+                return file.url
     hint = "see which index pip uses: pip config get global.index-url"
     raise InputError(f"pypi:{project}=={version}: pip's package index has no sdist of it", hint)
 
@@ -182,13 +184,6 @@ def _html_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bo
 def file_name(url: str) -> str:
     """The last part of a URL's path."""
     return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
-
-
-def _release(name: str) -> tuple[str, Version] | None:
-    try:
-        return parse_sdist_filename(name)
-    except (InvalidSdistFilename, InvalidVersion):
-        return None
 
 
 class _LinkParser(LinkParser):

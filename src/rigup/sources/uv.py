@@ -17,7 +17,7 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from rigup.artifacts import ARCHITECTURES, Architecture, LockedSmg, LockedUv
+from rigup.artifacts import ARCHITECTURES, Architecture, LockedUv
 from rigup.cache import cache_folder
 from rigup.errors import HostFailed, InputError, MissingTool
 from rigup.sources.downloads import fetch
@@ -28,25 +28,11 @@ TIMEOUT_S = 600
 PATIENCE = ("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES")
 
 
-def pin_uv(version: str | None = None, asked: str = "uv") -> LockedUv:
-    """A release of uv, by default the newest, with its wheel for each architecture of hosts.
-
-    asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
-    """
-    version, files = pin_wheels("uv", version, asked)
-    return LockedUv(version=version, files=files)
-
-
-def pin_smg(version: str | None = None, asked: str = "smg") -> LockedSmg:
-    """A release of smg, as `pin_uv` pins one of uv."""
-    version, files = pin_wheels("smg", version, asked)
-    return LockedSmg(version=version, files=files)
-
-
 def pin_wheels(project: str, version: str | None, asked: str) -> tuple[str, dict[str, str]]:
     """A release of a program that is one wheel: its version, and sha256 by wheel, one for each architecture of hosts.
 
-    asked: starts the messages. Raises InputError if the release does not exist, and Unreachable.
+    version: by default the newest. asked: starts the messages. Raises InputError if the release does not exist, and
+    Unreachable.
     """
     by_version = by_release(project_files(project, asked))
     if version is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.tags import Tag, compatible_tags, cpython_tags, create_compatible_tags_selector
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -34,16 +35,11 @@ def target_tags(architecture: Architecture, python: str) -> tuple[Tag, ...]:
 
 def best_wheel(files: Iterable[File], tags: Sequence[Tag]) -> File | None:
     """The wheel with the best tag, None if no file has any of the tags; among equals, the last by name."""
-    ranks = {tag: rank for rank, tag in enumerate(tags)}
-    found: dict[int, File] = {}
+    tagged = []
     for file in sorted(files, key=lambda entry: entry.name):
-        try:
-            rank = min((ranks[tag] for tag in parse_wheel_filename(file.name)[3] if tag in ranks), default=None)
-        except InvalidWheelFilename:
-            continue
-        if rank is not None:
-            found[rank] = file
-    return found[min(found)] if found else None
+        with suppress(InvalidWheelFilename):
+            tagged.append((file, parse_wheel_filename(file.name)[3]))
+    return next(create_compatible_tags_selector(tags)(reversed(tagged)), None)
 
 
 def by_release(files: Iterable[File]) -> dict[Version, list[File]]:

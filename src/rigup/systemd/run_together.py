@@ -5,6 +5,7 @@ from __future__ import annotations
 from rigup.layout import PROGRAMS
 from rigup.node import PeerPort
 from rigup.plan import BoundPlan
+from rigup.units import with_port
 
 PROGRAM = "run_together.py"
 
@@ -23,12 +24,8 @@ def watched(plan: BoundPlan, words: tuple[str, ...]) -> tuple[str, ...]:
     if watch is None:
         return words
     listened = [port for port in plan.peer_ports if port.purpose == "rpc" and plan.rank in port.callers]
-    places = [_place(plan.addresses[port.rank], port.port) for port in listened]
+    places = [with_port(plan.addresses[port.rank], port.port) for port in listened]
     program = ("/usr/bin/python3", "-EsS", f"{PROGRAMS}/{PROGRAM}")
     service = plan.service
     drain = (f"drain={service.port}:{service.drain_timeout}",) if service.drain_timeout else ()
     return (*program, str(plan.rank), ",".join(plan.addresses), str(watch.port), *drain, *places, "--", *words)
-
-
-def _place(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if address.count(":") > 1 else f"{address}:{port}"

@@ -17,7 +17,7 @@ import pytest
 
 from rigup.monitoring.alerts import ALERTS
 from rigup.monitoring.dashboard_panels import ROWS
-from rigup.monitoring.paths import NODE_FILES, NODE_UNIT, TEXT_FILE, TIMER
+from rigup.monitoring.exporters import NODE_FILES, NODE_UNIT, TEXT_FILE, TIMER
 from tests import tiny_minimax_m2_gguf as tiny
 from tests.lab.fleet import Fleet, wait_for
 from tests.lab.fleet_fixtures import made_fleet

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.gateway.names import backend_name, server_name
-from rigup.gateway.servers import ServerState, in_flight, left_without, ports_of, read_states, servers_on, taken_out
+from rigup.gateway.servers import (
+    ServerState,
+    backend_name,
+    in_flight,
+    left_without,
+    ports_of,
+    read_states,
+    server_name,
+    servers_on,
+    taken_out,
+)
 from rigup.gateway_settings import Backend, Gateway, GatewayPlan, Route
 
 STAT = (

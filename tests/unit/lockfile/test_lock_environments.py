@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.artifacts import LockedEnvironment, LockedSmg, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import NameList, known_options, known_variables, package
 from rigup.errors import InputError
@@ -40,10 +40,10 @@ class Index:
         self.local: tuple[str, ...] = ()
         self.wheel: str | None = None
 
-    def pin_uv(self, version: str | None = None, asked: str = "uv") -> LockedUv:
+    def pin_wheels(self, project: str, version: str | None, asked: str) -> tuple[str, dict[str, str]]:
         version = version or "0.13.9"
         names = [f"uv-{version}-py3-none-manylinux_2_28_{architecture}.whl" for architecture in ("x86_64", "aarch64")]
-        return LockedUv(version=version, files=dict.fromkeys(names, "f" * 64))
+        return version, dict.fromkeys(names, "f" * 64)
 
     def resolve(
         self, program: Path, release: EngineVersion, variant: Any, architecture: Any, ray: bool = False
@@ -70,7 +70,7 @@ class Index:
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Index:
     made = Index()
-    monkeypatch.setattr(resolver, "pin_uv", made.pin_uv)
+    monkeypatch.setattr(resolver, "pin_wheels", made.pin_wheels)
     monkeypatch.setattr(resolver, "uv_program", lambda locked: Path(f"uv-{locked.version}"))
     monkeypatch.setattr(resolver, "resolve_environment", made.resolve)
     return made
@@ -135,16 +135,18 @@ def test_names_of_another_wheel_are_planned_with_and_written_with_the_lock_alone
 
 
 def test_smg_is_pinned_for_a_gateway_that_routes_by_prefix_and_kept(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str | None] = []
 
-    def pin_smg(version: str | None = None, asked_for: str = "smg") -> LockedSmg:
+    def pin_wheels(project: str, version: str | None, asked_for: str) -> tuple[str, dict[str, str]]:
+        if project == "uv":
+            return index.pin_wheels(project, version, asked_for)
         asked.append(version)
         names = [f"smg-{version or '1.13.0'}-cp38-abi3-manylinux_2_28_{name}.whl" for name in ("x86_64", "aarch64")]
-        return LockedSmg(version=version or "1.13.0", files=dict.fromkeys(names, "5" * 64))
+        return version or "1.13.0", dict.fromkeys(names, "5" * 64)
 
-    monkeypatch.setattr(resolver, "pin_smg", pin_smg)
+    monkeypatch.setattr(resolver, "pin_wheels", pin_wheels)
     assert fleet.lock().smg is None
     group = next((fleet.root / "group_data").glob("*.py"))
     group.write_text(group.read_text() + 'gateway = {"kind": "cache_aware"}\n')

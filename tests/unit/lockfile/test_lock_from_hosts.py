@@ -16,7 +16,7 @@ from rigup.lock import LockedCheckpoint, LockedFile
 from rigup.lockfile.host_reader import HostReader
 from rigup.lockfile.text import lock_text
 from rigup.operations.weights import host_files
-from rigup.sources.ranges import LARGEST_PART
+from rigup.sources.http_retry import LARGEST_PART
 from tests.command_line import CommandLine
 from tests.lab.test_files_on_host import tiny
 from tests.unit.local_host import LocalHost

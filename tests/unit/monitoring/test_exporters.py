@@ -10,8 +10,7 @@ from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.commands.swap_groups import taking_turns
 from rigup.lock import Lock
 from rigup.monitoring.alerts import ALERTS, alerts_yml
-from rigup.monitoring.exporters import exporter_files
-from rigup.monitoring.paths import GPU_FILES, NODE_FILES, TIMER
+from rigup.monitoring.exporters import GPU_FILES, NODE_FILES, TIMER, exporter_files
 from rigup.monitoring.scrape_config import ScrapedHost, prometheus_yml, scrape_config_of
 from rigup.plan import Monitoring, Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services

@@ -13,7 +13,7 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.gateway.haproxy import configuration
-from rigup.gateway.names import backend_name, server_name
+from rigup.gateway.servers import backend_name, server_name
 from rigup.project.gateways import plan_gateways
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project

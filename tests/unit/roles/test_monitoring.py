@@ -11,7 +11,7 @@ import roles.monitoring
 import roles.site
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.monitoring.paths import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, TEXT_FILE
+from rigup.monitoring.exporters import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, TEXT_FILE
 from rigup.operations.monitoring import OutdatedUnits
 from rigup.plan import Monitoring
 from rigup.planner.driver_packages import driver_repository

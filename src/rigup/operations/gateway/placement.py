@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand, operation
 from pyinfra.facts.deb import DebPackages
 
 from rigup.errors import HostFailed
-from rigup.gateway.files import EVERY_FILE, GatewayFiles
+from rigup.gateway.files import EVERY_FILE, PROGRAM, GatewayFiles
 from rigup.gateway.paths import (
     CANDIDATE,
     CONFIGURATION_FILE,
@@ -27,7 +27,6 @@ from rigup.gateway.paths import (
     UNIT_FILE,
     USER,
 )
-from rigup.gateway.unit import PROGRAM
 from rigup.host import Host, state_of
 from rigup.operations.apt import commands as apt
 from rigup.operations.gateway.admin import (

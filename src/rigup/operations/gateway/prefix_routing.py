@@ -16,8 +16,7 @@ from pyinfra.facts.files import File
 from rigup import layout
 from rigup.artifacts import LockedSmg
 from rigup.errors import HostFailed
-from rigup.gateway.cache_aware import GRACE_SECONDS
-from rigup.gateway.cache_unit import smg_folder
+from rigup.gateway.cache_aware import GRACE_SECONDS, smg_folder
 from rigup.gateway.paths import (
     CACHE_PROGRAM,
     PORTS_UNIT,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rigup.errors import InputError
-from rigup.gateway.names import backend_name, server_name
-from rigup.gateway.servers import ports_of
+from rigup.gateway.servers import backend_name, ports_of, server_name
 from rigup.gateway_settings import Backend
 from rigup.run.context import RunContext
 from rigup.run.gateways.drains import GatewayDrains

@@ -11,9 +11,8 @@ from rigup.errors import HostFailed
 from rigup.facts.bounds import Unreadable
 from rigup.facts.network import read_links
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
-from rigup.gateway.names import HELD, backend_name, server_name
 from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT
-from rigup.gateway.servers import UP, ServerState, read_queues, read_states, taken_out
+from rigup.gateway.servers import HELD, UP, ServerState, backend_name, read_queues, read_states, server_name, taken_out
 from rigup.gateway_settings import GatewayPlan, Route
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell

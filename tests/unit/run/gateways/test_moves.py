@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import InputError
-from rigup.gateway.names import backend_name, server_name
+from rigup.gateway.servers import backend_name, server_name
 from rigup.gateway_settings import GatewaySettings
 from rigup.run.gateways.moves import KEY_STEP, check_moves
 from rigup.run.result import Change, HostResult

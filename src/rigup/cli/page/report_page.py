@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rigup.cli.page.content import DriftItem, Error, Origin
+from rigup.cli.page.content import DriftItem, Error, PageOrigin
 from rigup.cli.page.document import document
 from rigup.cli.page.host_section import memory
 from rigup.cli.page.markup import Child, Markup, element
@@ -21,7 +21,7 @@ RECORD = ("when", "verb", "who", "result", "rigup", "commit")
 _UNIT = re.compile(r"^--- (.*)$", re.MULTILINE)
 
 
-def report_page(host: str, origin: Origin, sections: Sections) -> str:
+def report_page(host: str, origin: PageOrigin, sections: Sections) -> str:
     """The page. sections: from `rigup report`, by title; empty ones are left out."""
     drawn: list[tuple[str, Child]] = []
     for title, draw in PARTS.items():

@@ -12,7 +12,7 @@ from rigup.facts.gpus import ProbedGpu
 from rigup.run.drift import Drift
 
 
-class Rollout(TypedDict):
+class RollingApply(TypedDict):
     """A rolling apply. batches: begun. failed: the reason by host. next: the command that goes on; null at the end."""
 
     rolling: int
@@ -78,7 +78,7 @@ class UninstallDocument(HostsDocument):
 class ApplyDocument(HostsDocument):
     """`rigup apply --json`. rollout: only with --rolling. weights: only if checkpoints were downloaded."""
 
-    rollout: NotRequired[Rollout]
+    rollout: NotRequired[RollingApply]
     weights: NotRequired[list[SharedWeights]]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rigup.cli.schema.folders import (
+from rigup.cli.output.documents.folders import (
     AddedModelDocument,
     LabGpuDocument,
     LabImageDocument,
@@ -17,8 +17,14 @@ from rigup.cli.schema.folders import (
     LockDocument,
     MetricsDocument,
 )
-from rigup.cli.schema.measurements import BenchComparison, BenchDocument, EvalComparison, EvalDocument, TuneDocument
-from rigup.cli.schema.plans import (
+from rigup.cli.output.documents.measurements import (
+    BenchComparison,
+    BenchDocument,
+    EvalComparison,
+    EvalDocument,
+    TuneDocument,
+)
+from rigup.cli.output.documents.plans import (
     CalibrationDocument,
     InitDocument,
     ModelDocument,
@@ -26,7 +32,7 @@ from rigup.cli.schema.plans import (
     RigsDocument,
     UpDocument,
 )
-from rigup.cli.schema.runs import (
+from rigup.cli.output.documents.runs import (
     ApplyDocument,
     CompareDocument,
     DiffDocument,
@@ -38,7 +44,7 @@ from rigup.cli.schema.runs import (
     StatusDocument,
     UninstallDocument,
 )
-from rigup.cli.schema.services import (
+from rigup.cli.output.documents.services import (
     ChatDocument,
     ExecDocument,
     KeyRotationDocument,
@@ -47,7 +53,7 @@ from rigup.cli.schema.services import (
     TunnelDocument,
     VerifyDocument,
 )
-from rigup.cli.schema.shared import ErrorDocument
+from rigup.cli.output.documents.shared import ErrorDocument
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, Any] = {

@@ -1,12 +1,11 @@
 """Documents of verbs that talk to hosts: `apply`, `diff`, `rollback`, `prune`, `status`, `releases`, `log`."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, HostOutcome, Manifest, Schema
+from rigup.cli.output.documents.shared import ErrorText, HostOutcome, Manifest, Schema, Shown, State
 from rigup.facts.apply_records import SavedRecord
 from rigup.facts.gpus import ProbedGpu
 from rigup.run.drift import Drift
@@ -25,18 +24,18 @@ class RollingApply(TypedDict):
     next: str | None
 
 
-class SharedWeights(TypedDict):
+class SharedWeights(Shown):
     """A checkpoint that hosts shared. fetched, had: hosts. taken: bytes by host and by source, "hub" or a host."""
 
     repo: str
     quant: str
-    bytes: int
-    fetched: list[str]
-    had: list[str]
+    bytes: int = Field(validation_alias="size")
+    fetched: list[str] = Field(validation_alias="fetchers")
+    had: list[str] = Field(validation_alias="complete")
     hub_bytes: int
     lan_bytes: int
     taken: dict[str, dict[str, int]]
-    faults: list[str]
+    faults: list[str] = Field(validation_alias="messages")
 
 
 class HostsDocument(TypedDict):
@@ -95,7 +94,7 @@ class DiffDocument(TypedDict):
     hosts: list[HostDrift]
 
 
-class Leftover(TypedDict):
+class Leftover(Shown):
     """Something that nothing needs any more."""
 
     what: str
@@ -120,11 +119,11 @@ class PruneDocument(TypedDict):
     hosts: list[PrunedHost]
 
 
-class HostState(TypedDict):
+class HostState(Shown):
     """How a host was reached."""
 
     host: str
-    state: str
+    state: State
     errors: list[ErrorText]
 
 

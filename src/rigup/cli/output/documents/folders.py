@@ -1,21 +1,20 @@
 """Documents about the fleet's folder and the lab: `lock`, `model`, `metrics`, `lab`."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, FileAction, Schema
+from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, Shown
 from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
 
 
-class LockChange(TypedDict):
+class LockChange(Shown):
     """An entry that changed. against: the entry that its packages were compared with."""
 
     name: str
-    change: str
+    change: str = Field(validation_alias="kind")
     before: str | None
     after: str | None
     against: str | None

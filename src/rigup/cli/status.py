@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         rows, results, gateways = _rows(inspected)
         if args.html is not None:
-            from rigup.cli.page.status_page import page_of
+            from rigup.cli.page.collect import page_of
 
             page = page_of(inspected, rows, args.limit, gateways)
     from rigup.cli.output import results as summary

@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, Shown
+from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, ServiceOfHost, Shown
 from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
 
@@ -30,15 +30,8 @@ class VendoredFolder(TypedDict):
     fetched: int
 
 
-class RefusedService(TypedDict):
-    """A service without a plan."""
-
-    host: str
-    service: str
-
-
 class LockDocument(TypedDict):
-    """`rigup lock --json`."""
+    """`rigup lock --json`. refused: services without a plan."""
 
     schema: Schema
     lock: str
@@ -47,7 +40,7 @@ class LockDocument(TypedDict):
     warnings: list[str]
     not_locked: list[str]
     vendored: VendoredFolder | None
-    refused: list[RefusedService]
+    refused: list[ServiceOfHost]
     error: NotRequired[ErrorText]
 
 

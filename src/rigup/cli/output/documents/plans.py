@@ -5,7 +5,16 @@ from typing import Literal, NotRequired, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import CheckpointName, EngineName, FileAction, HostOutcome, Schema, Shown, Tenths
+from rigup.cli.output.documents.shared import (
+    CheckpointName,
+    EngineName,
+    FileAction,
+    HostOutcome,
+    Schema,
+    ServiceOfHost,
+    Shown,
+    Tenths,
+)
 from rigup.facts.host import Probe
 from rigup.plan import Alternative, Finding, GpuMemory, HostParts, Parallel, Speed, Swap
 
@@ -104,13 +113,6 @@ class IdleHost(TypedDict):
     group: str
 
 
-class DisabledService(TypedDict):
-    """A service with `enabled = False`."""
-
-    host: str
-    service: str
-
-
 class GatewayBackend(Shown):
     """A service behind a gateway."""
 
@@ -156,13 +158,13 @@ class GatewayOffer(Shown):
 
 
 class PlanDocument(TypedDict):
-    """`rigup plan --json`."""
+    """`rigup plan --json`. disabled: services with `enabled = False`."""
 
     schema: Schema
     hosts: list[PlanOfService]
     idle: list[IdleHost]
     gateways: list[GatewayOffer]
-    disabled: list[DisabledService]
+    disabled: list[ServiceOfHost]
 
 
 class MemoryComparison(Shown):

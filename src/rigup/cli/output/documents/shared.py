@@ -84,6 +84,13 @@ class FileAction(TypedDict):
     action: str
 
 
+class ServiceOfHost(TypedDict):
+    """A service, and its host."""
+
+    host: str
+    service: str
+
+
 class CheckpointName(Shown):
     """A checkpoint. bytes: of its files."""
 

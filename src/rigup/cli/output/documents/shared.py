@@ -5,8 +5,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from rigup.run.result import Change
-
 Schema = Literal[1]
 Tenths = Annotated[float, AfterValidator(lambda number: round(number, 1))]
 Hundredths = Annotated[float, AfterValidator(lambda number: round(number, 2))]
@@ -51,6 +49,13 @@ class AnswerText(Shown):
     tokens_per_second: float
 
 
+class ChangeText(Shown):
+    """A step that would change, or did change, a host."""
+
+    role: str
+    step: str
+
+
 class StepText(Shown):
     """How long a step took. critical: the end of the run waited for it. bytes: that it downloaded, if known."""
 
@@ -69,7 +74,7 @@ class HostOutcome(Shown):
 
     host: str
     state: State
-    changes: list[Change]
+    changes: list[ChangeText]
     errors: list[ErrorText]
     answers: list[AnswerText]
     seconds: Thousandths

@@ -180,13 +180,22 @@ def as_json(
     failed: RigupError | None = None,
 ) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
-    from rigup.cli.output.documents.folders import LockChange
-
+    changes = [
+        {
+            "name": change.name,
+            "change": change.kind,
+            "before": change.before,
+            "after": change.after,
+            "against": change.against,
+            "packages": [{"name": m.name, "before": m.before, "after": m.after} for m in change.packages],
+        }
+        for change in resolved.changes
+    ]
     return {
         "schema": SCHEMA,
         "lock": str(resolved.path),
         "written": written,
-        "changes": [LockChange.of(change) for change in resolved.changes],
+        "changes": changes,
         "warnings": warnings,
         "not_locked": [],
         "vendored": done

@@ -2,19 +2,18 @@
 
 from typing import Any, Literal, NotRequired
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, ServiceOfHost, Shown
+from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, ServiceOfHost
 from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
 
 
-class LockChange(Shown):
+class LockChange(TypedDict):
     """An entry that changed. against: the entry that its packages were compared with."""
 
     name: str
-    change: str = Field(validation_alias="kind")
+    change: str
     before: str | None
     after: str | None
     against: str | None

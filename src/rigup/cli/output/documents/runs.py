@@ -94,7 +94,7 @@ class DiffDocument(TypedDict):
     hosts: list[HostDrift]
 
 
-class Leftover(Shown):
+class Leftover(TypedDict):
     """Something that nothing needs any more."""
 
     what: str

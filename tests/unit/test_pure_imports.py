@@ -31,7 +31,7 @@ LIBRARIES = ("pyinfra", "rich", "requests", "paramiko", "gevent")
 ACTING = {*LIBRARIES, "subprocess", "socket", "urllib", "http", "shutil", "os"}
 
 
-@pytest.mark.parametrize("module", PURE)
+@pytest.mark.parametrize("module", (*PURE, "cli.output.plan_json"))
 def test_loads_no_library_that_acts(module: str) -> None:
     program = f"import sys, rigup.{module}; print(*(m for m in {LIBRARIES!r} if m in sys.modules))"
     # -I keeps what the environment asks for out of the answer; the path is handed over instead.

@@ -9,6 +9,7 @@ from typing import Any
 
 from rigup.bench.client import LevelRequest
 from rigup.errors import InputError
+from rigup.plain_values import cut
 
 # by default 28,232 ports are available for connections between two addresses, and each may linger for a minute
 MOST_CONCURRENCY = 16_384
@@ -77,9 +78,8 @@ def numbers(text: str, flag: str) -> tuple[int, ...]:
     try:
         return tuple(int(word) for word in map(_digits, text.split(",")))
     except ValueError:
-        shown = text if len(text) <= 60 else f"{text[:57]}..."
         raise InputError(
-            f'{flag}: "{shown}" is not a list of whole numbers', f"separate numbers with commas: {flag} 1,8,64"
+            f'{flag}: "{cut(text)}" is not a list of whole numbers', f"separate numbers with commas: {flag} 1,8,64"
         ) from None
 
 

@@ -75,7 +75,7 @@ class RequestCounts(_BenchOutput):
     broken_off: Count
 
 
-class Rate(_BenchOutput):
+class RateLine(_BenchOutput):
     """A rate per second, for the level and for parts of it."""
 
     mean: Number
@@ -157,9 +157,9 @@ class LevelLine(_BenchOutput):
     requests: RequestCounts
     failures: Annotated[dict[Text, Count], Field(max_length=MOST_FAILURES)]
     window_s: Number
-    output_tokens_per_second: Rate
-    prompt_tokens_per_second: Rate
-    requests_per_second: Rate
+    output_tokens_per_second: RateLine
+    prompt_tokens_per_second: RateLine
+    requests_per_second: RateLine
     ttft_ms: LatencyLine | None
     tpot_ms: LatencyLine | None
     itl_ms: LatencyLine | None

@@ -152,9 +152,9 @@ def _document(run: Run, rollout: RollingApply | None) -> dict[str, Any]:
     if rollout:
         document["rollout"] = rollout.outcome()
     if run.transfers:
-        from rigup.cli.output import weights_shares
+        from rigup.cli.output.documents.runs import SharedWeights
 
-        document["weights"] = weights_shares.as_json(run.transfers)
+        document["weights"] = [SharedWeights.of(summary) for summary in run.transfers]
     return document
 
 

@@ -40,31 +40,10 @@ def run(args: argparse.Namespace) -> int:
 
 def as_json(calibration: Calibration) -> dict[str, Any]:
     """One calibration as plain values."""
-    engine, version, gpu, gpus, parallel = calibration.kind
-    return {
-        "engine": engine,
-        "version": version,
-        "gpu": gpu,
-        "gpus": gpus,
-        "parallel": parallel.model_dump(),
-        "starts": calibration.starts,
-        "first": calibration.first,
-        "last": calibration.last,
-        **{name: _comparison(getattr(calibration, name)) for name in COLUMNS},
-        "runtime_mib": calibration.runtime_mib,
-        "needed_mib": calibration.needed_mib,
-        "wanted_mib": calibration.wanted_mib,
-        "why_not": calibration.why_not or None,
-        "left_out": list(calibration.left_out),
-    }
+    from rigup.cli.output.documents.plans import CalibrationOfKind
 
-
-def _comparison(found: Comparison | None) -> dict[str, float] | None:
-    if found is None:
-        return None
-    figures = {"predicted_mib": found.predicted_mib, "measured_mib": found.measured_mib, "error_mib": found.error_mib}
-    figures |= {"error_percent": found.error_percent, "worst_mib": found.worst_mib}
-    return {name: round(figure, 1) for name, figure in figures.items()}
+    kind = dict(zip(("engine", "version", "gpu", "gpus", "parallel"), calibration.kind, strict=True))
+    return CalibrationOfKind.of(vars(calibration) | kind | {"why_not": calibration.why_not or None})
 
 
 def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         rows, results, gateways = _rows(inspected)
         if args.html is not None:
-            from rigup.cli.page.status_page import page_of
+            from rigup.cli.page.collect import page_of
 
             page = page_of(inspected, rows, args.limit, gateways)
     from rigup.cli.output import results as summary
@@ -139,15 +139,9 @@ def status_as_json(
     rows: list[dict[str, Any]], results: list[HostResult], gateways: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The rows for scripts; schema 1. Errors are listed per host."""
-    hosts = [
-        {
-            "host": result.host,
-            "state": {"pending": "unchanged"}.get(result.state, result.state),
-            "errors": [error.as_json() for error in result.errors],
-        }
-        for result in results
-    ]
-    return {"schema": 1, "hosts": hosts, "services": rows, "gateways": gateways}
+    from rigup.cli.output.documents.runs import HostState
+
+    return {"schema": 1, "hosts": [HostState.of(one) for one in results], "services": rows, "gateways": gateways}
 
 
 def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:

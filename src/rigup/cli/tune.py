@@ -196,16 +196,16 @@ def _show_results(
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""
     from rigup.catalogue.moe_configs import path_of
     from rigup.cli.output import results as summary
+    from rigup.cli.output.documents.measurements import GainFigures
     from rigup.lock import load_lock
     from rigup.lockfile.lock import own_lock
     from rigup.run.result import exit_code
-    from rigup.tuning.gain import as_json
     from rigup.tuning.run import keep
 
     kept = keep(outcome, project.root) if outcome and outcome.gain.wins else None
     if args.json:
         output: dict[str, Any] = {"kept": str(kept.relative_to(project.root)) if kept else None, "gain": None}
-        output |= {"gain": as_json(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
+        output |= {"gain": GainFigures.of(outcome.gain), "triton": outcome.tuned.triton} if outcome else {}
         print_json({**summary.as_json(results), **output})
     elif outcome is not None:
         out.say(f"{outcome.tuned.title}: {outcome.gain.text}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from rigup.catalogue.moe_configs import Measurement
 
@@ -70,15 +69,3 @@ def _mean(run: dict[str, float]) -> float:
 
 def _range(times: tuple[float, ...]) -> str:
     return f"{median(times):.1f} us ({min(times):.1f} to {max(times):.1f})"
-
-
-def as_json(gain: Gain) -> dict[str, Any]:
-    """As JSON values, for scripts."""
-    return {
-        "wins": gain.wins,
-        "percent": round(gain.percent, 2),
-        "baseline_us": [round(time, 3) for time in gain.baseline],
-        "tuned_us": [round(time, 3) for time in gain.tuned],
-        "slower_tokens": list(gain.slower),
-        "rows": [row.model_dump() for row in gain.rows],
-    }

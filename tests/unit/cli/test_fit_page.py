@@ -10,13 +10,13 @@ import pytest
 
 from rigup.cli.fit.page import FitRow, FitTable, fit_page
 from rigup.cli.main import main
-from rigup.cli.page.content import Origin
+from rigup.cli.page.content import PageOrigin
 from rigup.cli.page.document import style_sheet
 from tests.golden.golden import assert_golden
 from tests.unit.cli.page.page_content import HOSTILE
 from tests.unit.cli.page.page_reader import read
 
-ORIGIN = Origin("homelab", "2026-11-23 08:00:00 UTC", "0.1.0", "ab" * 32, "")
+ORIGIN = PageOrigin("homelab", "2026-11-23 08:00:00 UTC", "0.1.0", "ab" * 32, "")
 ROWS = (
     FitRow("gpt-oss-120b", "openai/gpt-oss-120b MXFP4", "lossless", "vllm", "TP4", "131,072", "60-140", "apache-2.0"),
     FitRow("GLM-4.7", "unsloth/GLM-4.7-GGUF UD-Q2_K_XL", "degraded", "llama.cpp", "4 GPUs*", "32,768", "4-9", "mit"),

@@ -146,6 +146,13 @@ def test_json_of_a_refusal_keeps_only_what_is_known(fleet: Any, capsys: pytest.C
     assert [list(refusal) for refusal in host["refusals"]] == [["rule", "message", "hint", "source"]]
 
 
+def test_json_of_a_card_that_uses_the_memory_of_its_host(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet(spark=(["a"], {**DEMO, "rig": {"gpus": "1x GB10", "host_memory_gib": 119}}))
+    main(["plan", "--json"])
+    (host,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert [gpu["memory_mib"] for gpu in host["rig"]["gpus"]] == [None]
+
+
 def test_json_names_hosts_that_serve_nothing_apart(fleet: Any, capsys: pytest.CaptureFixture[str]) -> None:
     fleet(demo=(["a"], DEMO), quiet=(["b", "c"], {**DEMO, "services": {}}))
     assert main(["plan", "--json"]) == 0

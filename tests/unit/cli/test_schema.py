@@ -12,8 +12,9 @@ import pytest
 from rigup.bench.comparison import FigureChange
 from rigup.cli import releases, status
 from rigup.cli.main import VERBS, build_parser, main
-from rigup.cli.output import bench, evaluation, weights_shares
+from rigup.cli.output import bench, evaluation
 from rigup.cli.output import results as summary
+from rigup.cli.output.documents.runs import SharedWeights
 from rigup.cli.schema.documents import DIALECT, DOCUMENTS, adapter_of, schema_of
 from rigup.errors import HostFailed
 from rigup.evaluation.comparison import ScoreDifference
@@ -59,7 +60,7 @@ ROLLOUT = {
     **{"not_begun": ["c"], "not_kept": None, "next": "rigup apply --rolling 2 --resume"},
 }
 PRINTED: dict[str, Any] = {
-    "apply": lambda: summary.as_json([a_host()]) | {"weights": weights_shares.as_json([TALLY]), "rollout": ROLLOUT},
+    "apply": lambda: summary.as_json([a_host()]) | {"weights": [SharedWeights.of(TALLY)], "rollout": ROLLOUT},
     "diff": with_drift,
     "rollback": lambda: summary.as_json([a_host()]),
     "status": of_status,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rigup.catalogue.model import Model
 from rigup.cli.output.fit import ON_HOST, about, cells, gpus_text, license_text, rig_text
-from rigup.cli.page.content import Origin
+from rigup.cli.page.content import PageOrigin
 from rigup.cli.page.document import document
 from rigup.cli.page.markup import Child, Markup, anchors, element
 from rigup.cli.page.widgets import table, table_of, tag
@@ -60,7 +60,7 @@ class FitTable:
         return len(self.rows) + len(self.lacking)
 
 
-def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: FitFilter) -> str:
+def rigs_page(origin: PageOrigin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], wanted: FitFilter) -> str:
     """A page with a table of models for each rig. found: groups, rig, and its models in order."""
     named = [(f"{groups}: {rig_text(rig)}" if groups else rig_text(rig), fits) for groups, rig, fits in found]
     tables = [_table(title, "Model", [(fit.model.name, fit) for fit in fits], wanted) for title, fits in named]
@@ -69,7 +69,7 @@ def rigs_page(origin: Origin, found: Sequence[tuple[str, Rig, Sequence[Fit]]], w
 
 
 def model_page(
-    origin: Origin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: FitFilter
+    origin: PageOrigin, model: Model, named: Sequence[tuple[str, Fit]], found: Sequence[Fit], wanted: FitFilter
 ) -> str:
     """A page with the rigs of an inventory that serve a model, and the fewest of each GPU that does."""
     own = [(name or rig_text(fit.rig), fit) for name, fit in named]
@@ -80,7 +80,7 @@ def model_page(
     return fit_page(f"Rigs for {model.name}", origin, tables, first)
 
 
-def fit_page(title: str, origin: Origin, tables: Sequence[FitTable], first: Sequence[str] = ()) -> str:
+def fit_page(title: str, origin: PageOrigin, tables: Sequence[FitTable], first: Sequence[str] = ()) -> str:
     """The page. first: what else is to be said first."""
     where = anchors((one.title for one in tables), "rig")
     lines = [element("p", line) for line in (*first, ABOUT)]

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rigup.catalogue.gpu_names import short_name
 from rigup.catalogue.model import Model
+from rigup.cli.output.documents.shared import CheckpointName
 from rigup.cli.output.table import Column, Table
 from rigup.project.fit_table import Fit, FitFilter
 from rigup.rig import Rig
@@ -140,7 +141,7 @@ def _row(fit: Fit) -> dict[str, Any]:
     candidate = fit.decision.candidate
     return found | {
         "quality": fit.quality.level if fit.quality else None,
-        "checkpoint": candidate.checkpoint.model_dump(include={"repo", "quant", "bytes"}),
+        "checkpoint": CheckpointName.of(candidate.checkpoint),
         "engine": {"name": candidate.engine.name, "version": candidate.version},
         "parallel": candidate.parallel.model_dump(),
         "gpus_used": len(candidate.gpu_indices),

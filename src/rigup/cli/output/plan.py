@@ -12,7 +12,7 @@ from rigup.cli.output.console import show_findings, show_indented
 from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
 from rigup.gateway_settings import GatewayPlan
-from rigup.plan import Alternative, Plan, Swap
+from rigup.plan import Alternative, GpuMemory, Plan, Swap
 from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text, seconds_text
 
@@ -63,24 +63,14 @@ def show(
 
 def alike(plans: Sequence[Plan]) -> list[tuple[Plan, list[str]]]:
     """Groups plans that differ only in the host; a service over several hosts appears as its head's plan."""
-    found: list[tuple[Plan, list[str]]] = []
-    by_service: dict[tuple[str, str], list[tuple[Plan, list[str]]]] = {}
+    found: dict[str, tuple[Plan, list[str]]] = {}
     ranks = {(plan.service.name, plan.host) for plan in plans}
     for plan in plans:
         if plan.rank and (plan.service.name, plan.nodes[0].host) in ranks:
             continue
-        seen = by_service.setdefault((plan.group, plan.service.name), [])
-        equal = next((hosts for first, hosts in seen if _beside_hosts(first) == _beside_hosts(plan)), None)
-        if equal is None:
-            equal = []
-            seen.append((plan, equal))
-            found.append((plan, equal))
-        equal.append(" + ".join(node.host for node in plan.nodes) or plan.host)
-    return found
-
-
-def _beside_hosts(plan: Plan) -> dict[str, object]:
-    return {name: value for name, value in plan if name not in ("host", "nodes")}
+        _, hosts = found.setdefault(plan.model_dump_json(exclude={"host", "nodes"}), (plan, []))
+        hosts.append(" + ".join(node.host for node in plan.nodes) or plan.host)
+    return list(found.values())
 
 
 def _together(plan: Plan, plans: Sequence[Plan]) -> list[Plan]:
@@ -150,13 +140,11 @@ def host_memory_text(together: Sequence[Plan]) -> str:
 
 
 def _alike_in_memory(together: Sequence[Plan]) -> list[tuple[list[str], Plan]]:
-    found: list[tuple[list[str], Plan]] = []
+    found: dict[tuple[GpuMemory, ...], tuple[list[str], Plan]] = {}
     for part in together:
-        hosts = next((hosts for hosts, first in found if first.memory == part.memory), None)
-        if hosts is None:
-            found.append((hosts := [], part))
+        hosts, _ = found.setdefault(part.memory, ([], part))
         hosts.append(part.host)
-    return found
+    return list(found.values())
 
 
 def _show_memory(plan: Plan, hosts: Sequence[str], console: Console) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from rigup.operations.primitives.progress import Progress
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_SECONDS = 10
 EVENT_EVERY_SECONDS = 1
+OUTSIDE_STEPS = ("log", "api key")
+"""Names of reports that are lines of their own, whatever step their chain is in."""
 
 
 def view(events: bool = False) -> ProgressView:
@@ -40,26 +44,15 @@ def progress_text(progress: Progress, rate: ProgressRate | None = None) -> str:
     return ", ".join(parts)
 
 
-class Rates:
-    """The rate of what each chain counts in its current step."""
+@dataclass
+class ChainStep:
+    """The step that a chain is in. began: when. rate: of what it counts. text, shown: what was last shown, and when."""
 
-    def __init__(self) -> None:
-        self._rates: dict[tuple[str, str], tuple[str, ProgressRate]] = {}
-
-    def count(self, progress: Progress) -> ProgressRate | None:
-        """The rate of the chain of a report, which it updates; None if its step has counted nothing yet."""
-        chain = chain_of(progress)
-        step, rate = self._rates.get(chain, ("", None))
-        if step != progress.step:
-            self._rates.pop(chain, None)
-            rate = None
-        if progress.total:
-            from rigup.run.chains.rates import ProgressRate  # a run without changes counts nothing
-
-            rate = rate or ProgressRate()
-            rate.count(time.monotonic(), progress.done)
-            self._rates[chain] = (progress.step, rate)
-        return rate
+    step: str
+    began: float
+    rate: ProgressRate | None = None
+    text: str = ""
+    shown: float = -math.inf
 
 
 def chain_of(progress: Progress) -> tuple[str, str]:
@@ -71,7 +64,20 @@ class ProgressView(ABC):
     """A context manager that shows progress reports."""
 
     def __init__(self) -> None:
-        self.rates = Rates()
+        self._steps: dict[tuple[str, str], ChainStep] = {}
+
+    def step_of(self, progress: Progress) -> ChainStep:
+        """The step of a report's chain, with its rate; one that was never shown if the report is its first."""
+        now, chain = time.monotonic(), chain_of(progress)
+        if chain not in self._steps or self._steps[chain].step != progress.step:
+            self._steps[chain] = ChainStep(progress.step, now)
+        step = self._steps[chain]
+        if progress.total:
+            from rigup.run.chains.rates import ProgressRate  # a run without changes counts nothing
+
+            step.rate = step.rate or ProgressRate()
+            step.rate.count(now, progress.done)
+        return step
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +112,6 @@ class RichProgress(ProgressView):
             refresh_per_second=8,
         )
         self.tasks: dict[tuple[str, str], TaskID] = {}
-        self.steps: dict[tuple[str, str], str] = {}
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -119,18 +124,18 @@ class RichProgress(ProgressView):
         from rich.markup import escape
 
         host, step = escape(progress.host), escape(progress.step)
-        if progress.step in ("log", "api key"):
+        if progress.step in OUTSIDE_STEPS:
             secret = f": {progress.secret}" if progress.secret and self.console.is_terminal else ""
             self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text + secret)}", soft_wrap=True)
             return
-        chain = chain_of(progress)
+        chain, current = chain_of(progress), self.step_of(progress)
         if chain not in self.tasks:
             self.tasks[chain] = self.bars.add_task("", host=host, step="", total=None)
         task = self.tasks[chain]
-        if self.steps.get(chain) != progress.step:
-            self.steps[chain] = progress.step
+        if current.shown == -math.inf:
             self.bars.reset(task, total=None, description="", host=host, step=step)
-        counted = progress_text(progress, self.rates.count(progress))
+        current.shown = time.monotonic()
+        counted = progress_text(progress, current.rate)
         text = " ".join(part for part in (progress.text, counted) if part)
         self.bars.update(
             task, total=progress.total or None, completed=progress.done, step=step, description=escape(text)
@@ -140,50 +145,35 @@ class RichProgress(ProgressView):
 class PlainProgress(ProgressView):
     """Prints a line when the step or text of a chain changes, and every few seconds while it counts."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.began: dict[tuple[str, str], tuple[str, float]] = {}
-        self.shown: dict[tuple[str, str], tuple[str, float]] = {}
-
     def show(self, progress: Progress) -> None:
-        now, chain = time.monotonic(), chain_of(progress)
-        step, began = self.began.get(chain, ("", now))
-        log = progress.step in ("log", "api key")
-        if step != progress.step and not log:
-            began = now
-            self.began[chain] = (progress.step, now)
-        words, last = self.shown.get(chain, ("", 0.0))
-        line, rate = f"{progress.step}: {progress.text}", self.rates.count(progress)
-        if log or line.split(":")[:2] != words.split(":")[:2] or now - last >= PLAIN_EVERY_SECONDS:
-            self.shown[chain] = (line, now) if not log else (words, last)
-            parts = [
-                f"{progress.host}  {progress.step}",
-                progress.text,
-                progress_text(progress, rate),
-                f"({seconds_text(now - began)})" if now - began >= 1 and not log else "",
-            ]
-            print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
+        if progress.step in OUTSIDE_STEPS:
+            self._print(progress)
+            return
+        now, step = time.monotonic(), self.step_of(progress)
+        if progress.text.split(":")[0] != step.text.split(":")[0] or now - step.shown >= PLAIN_EVERY_SECONDS:
+            step.text, step.shown = progress.text, now
+            took = f"({seconds_text(now - step.began)})" if now - step.began >= 1 else ""
+            self._print(progress, progress_text(progress, step.rate), took)
+
+    def _print(self, progress: Progress, *figures: str) -> None:
+        parts = (f"{progress.host}  {progress.step}", progress.text, *figures)
+        print("  ".join(part for part in parts if part), file=sys.stderr, flush=True)
 
 
 class ProgressEvents(ProgressView):
     """Prints each change of a step or text, and what is counted at most once a second, as one line of JSON."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.shown: dict[tuple[str, str], tuple[str, str, float]] = {}
-
     def show(self, progress: Progress) -> None:
-        now, chain, rate = time.monotonic(), chain_of(progress), self.rates.count(progress)
-        step, text, last = self.shown.get(chain, ("", "", 0.0))
-        if (step, text) == (progress.step, progress.text) and now - last < EVENT_EVERY_SECONDS:
+        now, step = time.monotonic(), self.step_of(progress)
+        if progress.text == step.text and now - step.shown < EVENT_EVERY_SECONDS:
             return
-        self.shown[chain] = (progress.step, progress.text, now)
-        left = rate.seconds_left(progress.total) if rate and progress.total else None
-        per_second = rate.per_second if rate else None
+        step.text, step.shown = progress.text, now
+        left = step.rate.seconds_left(progress.total) if step.rate and progress.total else None
+        per_second = step.rate.per_second if step.rate else None
         event = {
             "schema": 1,
             "host": progress.host,
-            "chain": chain[1] or "main",
+            "chain": progress.chain or "main",
             "step": progress.step,
             "text": progress.text,
             "done": progress.done,

@@ -143,26 +143,6 @@ def show_answers(results: list[HostResult], question: str, out: Lines) -> None:
 
 def as_json(results: Iterable[HostResult]) -> dict[str, Any]:
     """The results for scripts; schema 1."""
-    return {"schema": 1, "hosts": [_host(result) for result in results]}
+    from rigup.cli.output.documents.shared import HostOutcome
 
-
-def _host(result: HostResult) -> dict[str, Any]:
-    return {
-        "host": result.host,
-        "state": {"pending": "unchanged"}.get(result.state, result.state),
-        "changes": [{"role": change.role, "step": change.step} for change in result.changes],
-        "errors": [error.as_json() for error in result.errors],
-        "answers": [
-            {
-                "service": answer.service,
-                "text": answer.text,
-                "tokens": answer.tokens,
-                "seconds": answer.seconds,
-                "tokens_per_second": answer.tokens_per_second,
-            }
-            for answer in result.answers
-        ],
-        "seconds": round(result.seconds, 3),
-        "estimated_seconds": result.estimated_seconds and round(result.estimated_seconds, 1),
-        "steps": [time.as_json() for time in result.step_times],
-    }
+    return {"schema": 1, "hosts": [HostOutcome.of(result) for result in results]}

@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from rigup.errors import InputError
+from rigup.plain_values import cut
 
 LONGEST = 65_536
 _WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
@@ -36,7 +37,7 @@ def whole_number(flag: str, least: int = -(10**15), most: int = 10**15) -> Calla
 
     def read(text: str) -> int:
         if not _WHOLE.fullmatch(text):
-            raise InputError(f'{flag}: "{_cut(text)}" is not a whole number', "write it in the digits 0 to 9")
+            raise InputError(f'{flag}: "{cut(text)}" is not a whole number', "write it in the digits 0 to 9")
         if not least <= int(text) <= most:
             raise InputError(f"{flag}: {text} is not between {least:,} and {most:,}", "omit it to use the default")
         return int(text)
@@ -63,11 +64,7 @@ def add_decimal(
 
     def read(text: str) -> float:
         if not _DECIMAL.fullmatch(text):
-            raise InputError(f'{flag}: "{_cut(text)}" is not a number', "write it in the digits 0 to 9, such as 2.5")
+            raise InputError(f'{flag}: "{cut(text)}" is not a number', "write it in the digits 0 to 9, such as 2.5")
         return float(text)
 
     parser.add_argument(flag, type=read, default=default, metavar=metavar, help=text)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rigup.cli.output.lines import Lines
 from rigup.units import bytes_text
@@ -38,24 +38,6 @@ def show(summaries: Sequence[TransferSummary], out: Lines) -> None:
             out.say(f"  {host}: {_bytes(hub, sum(sources.values()) - hub)}")
         for fault in summary.messages:
             out.say("  ", (fault, "yellow"))
-
-
-def as_json(summaries: Sequence[TransferSummary]) -> list[dict[str, Any]]:
-    """The shares for scripts."""
-    return [
-        {
-            "repo": summary.repo,
-            "quant": summary.quant,
-            "bytes": summary.size,
-            "fetched": list(summary.fetchers),
-            "had": list(summary.complete),
-            "hub_bytes": summary.hub_bytes,
-            "lan_bytes": summary.lan_bytes,
-            "taken": summary.taken,
-            "faults": summary.messages,
-        }
-        for summary in summaries
-    ]
 
 
 def _bytes(hub: int, lan: int) -> str:

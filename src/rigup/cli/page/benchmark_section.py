@@ -22,7 +22,7 @@ from rigup.cli.page.measurements import (
 )
 from rigup.cli.page.scales import decades, from_zero, powers_of_two, short, times
 from rigup.cli.page.strip_chart import Strip, strip_chart
-from rigup.cli.page.widgets import figure, table
+from rigup.cli.page.widgets import figure, listed, table
 
 LATENCIES = (
     ("ttft_ms", "TTFT", "to the first token"),
@@ -65,13 +65,8 @@ def _about(result: Result, what: str) -> Markup:
     parts = [f"{what}: {result['began'].replace('T', ' ').replace('Z', ' UTC')}", engine]
     parts += [f"release {result['release']}" if result.get("release") else ""]
     parts += [f"differs from the plan: {', '.join(map(str, result['drift']))}" if result.get("drift") else ""]
-    notes = [element("li", str(note)) for note in result.get("notes") or ()]
-    return element(
-        "div",
-        element("p", ", ".join(part for part in parts if part), "."),
-        element("ul", notes, class_="notes") if notes else None,
-        class_="about",
-    )
+    notes = listed(map(str, result.get("notes") or ()), "notes")
+    return element("div", element("p", ", ".join(part for part in parts if part), "."), notes, class_="about")
 
 
 def _throughput(sweep: Sweep, earlier: Sweep | None, of: str, id_: str) -> Markup:

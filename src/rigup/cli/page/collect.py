@@ -1,4 +1,4 @@
-"""Collects the content of a fleet's page: from a finished inspection, and from the files in the fleet's folder."""
+"""`rigup status --html`: collects the content of a fleet's page from a finished inspection and the fleet's folder."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rigup.cli.page.content import (
     State,
     Version,
 )
+from rigup.cli.page.document import fleet_page
 from rigup.cli.page.measurements import usable
 from rigup.cli.page.memory_bar import GpuUse, uses_of
 from rigup.cli.page.origin import origin_of
@@ -24,7 +25,8 @@ from rigup.operations.service.history import RetainedRelease, with_replaced
 from rigup.operations.service.history import differences as changes_between
 from rigup.plan import Checkpoint, Plan
 from rigup.preflight.driver import managed_driver
-from rigup.report.redaction import secrets_within
+from rigup.report.inventory_secrets import inventory_secrets
+from rigup.report.redaction import Redactor, secrets_within
 from rigup.run.history import ReleaseHistory, histories_of
 from rigup.run.result import unanswered
 from rigup.units import time_text, uptime_text
@@ -37,6 +39,15 @@ if TYPE_CHECKING:
     from rigup.run.result import HostResult
 
 Row = dict[str, Any]
+
+
+def page_of(inspected: Inspection, rows: Sequence[Row], limit: str | None, gateways: Sequence[Row] = ()) -> str:
+    """The page without secrets: those of hosts, releases and the inventory are redacted."""
+    content, secrets = fleet_content(inspected, rows, limit, gateways)
+    project = inspected.context.project
+    secrets += [secret for entry in project.hosts for secret in inventory_secrets(project.root, entry.data)]
+    secrets.append(inspected.context.connections.sudo_password or "")
+    return fleet_page(Redactor(secrets).value(content))
 
 
 def fleet_content(

@@ -20,7 +20,7 @@ STATES: dict[State, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True)
-class Origin:
+class PageOrigin:
     """The origin of a page. lock: sha256 of the lock, "" without one. commit: of the fleet folder, or ""."""
 
     fleet: str
@@ -111,7 +111,7 @@ class HostContent:
 class FleetContent:
     """The content of the whole page. gateways: as in `rigup status --json`."""
 
-    origin: Origin
+    origin: PageOrigin
     hosts: tuple[HostContent, ...]
     gateways: tuple[dict[str, Any], ...] = ()
 

@@ -7,7 +7,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from rigup.cli.page.content import FleetContent, Origin
+from rigup.cli.page.content import FleetContent, PageOrigin
 from rigup.cli.page.gateway_section import gateway_section
 from rigup.cli.page.host_section import host_section
 from rigup.cli.page.markup import Child, Markup, anchors, element, joined
@@ -40,7 +40,7 @@ def fleet_page(fleet: FleetContent) -> str:
     return document(title, fleet.origin, [overview_section(fleet, where), *gateways, listed])
 
 
-def document(title: str, origin: Origin, content: Child, made_from: str = REDACTED) -> str:
+def document(title: str, origin: PageOrigin, content: Child, made_from: str = REDACTED) -> str:
     """A page with this content between header and footer. made_from: the footer's last sentence."""
     head = element(
         "head",
@@ -80,7 +80,7 @@ def style_sheet() -> Markup:
     return Markup(text)
 
 
-def _made(origin: Origin) -> Markup:
+def _made(origin: PageOrigin) -> Markup:
     parts: list[Child] = [element("time", origin.made, datetime=origin.made.replace(" UTC", "Z").replace(" ", "T"))]
     parts += [" · only ", element("code", origin.limit)] if origin.limit else []
     parts += [f" · rigup {origin.rigup} · ", f"lock {origin.lock[:12]}" if origin.lock else "no lock"]
@@ -88,7 +88,7 @@ def _made(origin: Origin) -> Markup:
     return joined(parts)
 
 
-def _origin(origin: Origin) -> list[Child]:
+def _origin(origin: PageOrigin) -> list[Child]:
     parts: list[Child] = [f"Created {origin.made} by rigup {origin.rigup}"]
     parts += [", lock ", element("code", f"sha256:{origin.lock}")] if origin.lock else [", no lock"]
     parts += [", commit ", element("code", origin.commit)] if origin.commit else [", not from a commit"]

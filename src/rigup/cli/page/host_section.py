@@ -8,7 +8,7 @@ from rigup.cli.page.benchmark_section import benchmark_section
 from rigup.cli.page.content import HostContent, ReleaseItem, ServiceContent, Version
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import PARTS, GpuUse, gib, memory_bar
-from rigup.cli.page.widgets import badge, differences, errors, facts, table, tag
+from rigup.cli.page.widgets import badge, differences, errors, facts, listed, table, tag
 from rigup.run.result import HEALTHY, unanswered
 
 # more changes than this in one release are folded
@@ -138,10 +138,10 @@ def releases(found: Sequence[ReleaseItem] | None) -> Markup:
 def _release(release: ReleaseItem) -> Markup:
     marks: list[Child] = [tag("current", "good", "●")] if release.current else []
     marks += [] if release.answered else [tag("never answered", "warn", "!")]
-    changed = [element("li", element("code", words)) for words in release.changed]
-    listed: Child = element("ul", changed) if changed else element("p", "Oldest retained release.", class_="none")
-    if len(changed) > CHANGES_SHOWN:
-        listed = element("details", element("summary", f"{len(changed)} changes"), listed)
+    oldest = element("p", "Oldest retained release.", class_="none")
+    changes = listed(element("code", words) for words in release.changed) or oldest
+    if len(release.changed) > CHANGES_SHOWN:
+        changes = element("details", element("summary", f"{len(release.changed)} changes"), changes)
     name = element("strong", f"Release {release.number}")
     head = element("div", name, marks, element("span", release.made, class_="made"))
-    return element("li", head, listed)
+    return element("li", head, changes)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rigup.bench.comparison import level_of
+
 Result = dict[str, Any]
 Level = dict[str, Any]
 # concurrency, tokens of prompt, tokens of answer
@@ -55,18 +57,13 @@ def usable(result: Any) -> bool:
 
 def _usable_level(level: Level) -> bool:
     rates = ("output_tokens_per_second", "prompt_tokens_per_second", "requests_per_second")
-    numbers = [*key_of(level), *(level[name]["mean"] for name in rates), level["requests"]["failed"]]
+    numbers = [*level_of(level), *(level[name]["mean"] for name in rates), level["requests"]["failed"]]
     for name in ("ttft_ms", "tpot_ms", "itl_ms"):
         numbers += [level[name][part] for part in ("mean", "p50", "p95", "p99", "count")] if level[name] else []
     engine = level["engine"]
     numbers += [engine["running_most"], engine["queued"], int(engine["capped"])] if engine else []
     sound = all(isinstance(value, (int, float)) and 0 <= value <= MOST for value in numbers)
     return sound and isinstance(level["complete"], bool)
-
-
-def key_of(level: Level) -> Key:
-    """The key by which levels of different runs are the same measurement."""
-    return level["concurrency"], level["input"], level["output"]
 
 
 def is_capped(level: Level) -> bool:
@@ -106,7 +103,7 @@ def histories(results: Sequence[Result]) -> list[LevelHistory]:
             if level["complete"] and level["output_tokens_per_second"]["mean"] > 0:
                 rate = float(level["output_tokens_per_second"]["mean"])
                 run_rate = RunRate(began(result), rate, str(result.get("release") or ""))
-                found.setdefault(key_of(level), []).append(run_rate)
+                found.setdefault(level_of(level), []).append(run_rate)
     all_of_them = [LevelHistory(key, tuple(rates)) for key, rates in found.items() if len(rates) > 1]
     if not all_of_them:
         return []

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 
 from rigup import __version__
-from rigup.cli.page.content import Origin
+from rigup.cli.page.content import PageOrigin
 from rigup.project.inventory import Project
 from rigup.run.audit_log import Recorder
 from rigup.units import time_text
 
 
-def origin_of(project: Project, limit: str | None) -> Origin:
+def origin_of(project: Project, limit: str | None) -> PageOrigin:
     """The origin of a page about hosts of this project. limit: the value of --limit."""
-    return Origin(
+    return PageOrigin(
         project.inventory.stem,
         time_text(time.time()),
         __version__,

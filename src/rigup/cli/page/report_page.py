@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rigup.cli.page.content import DriftItem, Error, Origin
+from rigup.cli.page.content import DriftItem, Error, PageOrigin
 from rigup.cli.page.document import document
 from rigup.cli.page.host_section import memory
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.memory_bar import uses_of
-from rigup.cli.page.widgets import differences, errors, facts, scrolled, table, tag
+from rigup.cli.page.widgets import differences, errors, facts, listed, scrolled, table, tag
 from rigup.facts.bounds import Unreadable, json_of
 
 Sections = dict[str, Any]
@@ -20,7 +20,7 @@ RECORD = ("when", "verb", "who", "result", "rigup", "commit")
 _UNIT = re.compile(r"^--- (.*)$", re.MULTILINE)
 
 
-def report_page(host: str, origin: Origin, sections: Sections) -> str:
+def report_page(host: str, origin: PageOrigin, sections: Sections) -> str:
     """The page. sections: from `rigup report`, by title; empty ones are left out."""
     drawn: list[tuple[str, Child]] = []
     for title, draw in PARTS.items():
@@ -44,10 +44,10 @@ def _differs(found: dict[str, Any], _: Sections) -> Child:
     drift = [
         DriftItem(f"{one['service']} {one['what']}".strip(), one["message"], one["hint"]) for one in found["drift"]
     ]
-    changes = [element("li", element("code", change)) for change in found["changes"]]
+    changes = listed(element("code", change) for change in found["changes"])
     return [
         element("p", "State: ", element("strong", found["state"])),
-        [element("h3", "Changes that apply would make"), element("ul", changes)] if changes else None,
+        [element("h3", "Changes that apply would make"), changes] if changes else None,
         [element("h3", "Differences from the plan"), differences(drift)] if drift else None,
         None if changes or drift else element("p", "No differences found.", class_="none"),
     ]
@@ -65,8 +65,8 @@ def _plan(plan: dict[str, Any], probe: dict[str, Any], id_: str) -> Markup:
     names = {gpu["index"]: str(gpu["name"]) for gpu in plan["rig"]["gpus"]}
     if uses := uses_of(plan["memory"] or (), names, probe.get("gpus") or ()):
         parts += [element("h4", "GPU memory"), *memory(uses, id_)]
-    if warnings := [element("li", f"{one['message']} [{one['rule']}]") for one in plan["warnings"] or ()]:
-        parts += [element("h4", "Warnings"), element("ul", warnings, class_="notes")]
+    if warnings := listed((f"{one['message']} [{one['rule']}]" for one in plan["warnings"] or ()), "notes"):
+        parts += [element("h4", "Warnings"), warnings]
     return element("div", parts, _folded("The whole plan", _json_text(plan)), class_="service")
 
 
@@ -123,10 +123,9 @@ def _record(content: str | list[Any], _: Sections) -> Child:
 
 def _one_record(record: dict[str, Any]) -> Child:
     known = [(key, str(record[key])) for key in RECORD if record.get(key)]
-    changes = [element("li", element("code", str(change))) for change in _list(record.get("changes"))]
     return [
         facts(known),
-        element("ul", changes) if changes else None,
+        listed(element("code", str(change)) for change in _list(record.get("changes"))),
         errors(Error(str(message)) for message in _list(record.get("errors"))),
         _folded("The whole record", _json_text(record)),
     ]

@@ -53,23 +53,29 @@ def facts(pairs: Iterable[tuple[str, Child]]) -> Markup:
     return element("dl", rows, class_="facts")
 
 
+def listed(entries: Iterable[Child], class_: str | None = None) -> Markup | None:
+    """A list of these entries; None without any."""
+    items = [element("li", entry) for entry in entries]
+    return element("ul", items, class_=class_) if items else None
+
+
 def differences(found: Iterable[DriftItem]) -> Markup | None:
     """The differences from the plan, one entry each; None without any."""
-    entries = [
-        element(
-            "li",
-            element("span", tag(one.what, "warn", "≠")),
-            element("div", element("span", one.message), _hint(one.hint)),
-        )
-        for one in found
-    ]
-    return element("ul", entries, class_="differences") if entries else None
+    return listed(
+        (
+            [
+                element("span", tag(one.what, "warn", "≠")),
+                element("div", element("span", one.message), _hint(one.hint)),
+            ]
+            for one in found
+        ),
+        "differences",
+    )
 
 
 def errors(found: Iterable[Error]) -> Markup | None:
     """Errors with hints; None without any."""
-    entries = [element("li", element("span", error.message), _hint(error.hint)) for error in found]
-    return element("ul", entries, class_="errors") if entries else None
+    return listed(([element("span", error.message), _hint(error.hint)] for error in found), "errors")
 
 
 def _hint(text: str) -> Markup | None:

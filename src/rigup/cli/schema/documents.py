@@ -6,81 +6,45 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rigup.cli.schema.folders import (
-    AddedModelDocument,
-    LabGpuDocument,
-    LabImageDocument,
-    LabMachineDocument,
-    LabsDocument,
-    LabsDownDocument,
-    LockCheckDocument,
-    LockDocument,
-    MetricsDocument,
-)
-from rigup.cli.schema.measurements import BenchComparison, BenchDocument, EvalComparison, EvalDocument, TuneDocument
-from rigup.cli.schema.plans import (
-    CalibrationDocument,
-    InitDocument,
-    ModelDocument,
-    PlanDocument,
-    RigsDocument,
-    UpDocument,
-)
-from rigup.cli.schema.runs import (
-    ApplyDocument,
-    CompareDocument,
-    DiffDocument,
-    FileDocument,
-    HostsDocument,
-    LogDocument,
-    PruneDocument,
-    ReleasesDocument,
-    StatusDocument,
-    UninstallDocument,
-)
-from rigup.cli.schema.services import (
-    ChatDocument,
-    ExecDocument,
-    KeyRotationDocument,
-    KeysDocument,
-    LogLine,
-    TunnelDocument,
-    VerifyDocument,
-)
-from rigup.cli.schema.shared import ErrorDocument
+from rigup.cli.output.documents import folders, measurements, plans, runs, services
+from rigup.cli.output.documents.shared import ErrorDocument
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, Any] = {
-    "up": UpDocument,
-    "init": InitDocument,
-    "plan": PlanDocument | CalibrationDocument,
-    "fit": RigsDocument | ModelDocument,
-    "model": AddedModelDocument,
-    "lock": LockDocument | LockCheckDocument,
-    "diff": DiffDocument,
-    "apply": ApplyDocument,
-    "prune": PruneDocument,
-    "status": StatusDocument,
-    "releases": ReleasesDocument,
-    "rollback": HostsDocument,
-    "log": LogDocument,
-    "report": FileDocument,
-    "bench": BenchDocument | BenchComparison,
-    "eval": EvalDocument | EvalComparison,
-    "metrics": MetricsDocument,
-    "tune": TuneDocument,
-    "chat": ChatDocument,
-    "tunnel": TunnelDocument,
-    "key": KeysDocument | KeyRotationDocument,
-    "logs": LogLine,
-    "stop": HostsDocument,
-    "start": HostsDocument,
-    "restart": HostsDocument,
-    "verify": VerifyDocument,
-    "compare": CompareDocument,
-    "uninstall": UninstallDocument,
-    "exec": ExecDocument,
-    "lab": LabsDocument | LabsDownDocument | LabImageDocument | LabMachineDocument | LabGpuDocument,
+    "up": plans.UpDocument,
+    "init": plans.InitDocument,
+    "plan": plans.PlanDocument | plans.CalibrationDocument,
+    "fit": plans.RigsDocument | plans.ModelDocument,
+    "model": folders.AddedModelDocument,
+    "lock": folders.LockDocument | folders.LockCheckDocument,
+    "diff": runs.DiffDocument,
+    "apply": runs.ApplyDocument,
+    "prune": runs.PruneDocument,
+    "status": runs.StatusDocument,
+    "releases": runs.ReleasesDocument,
+    "rollback": runs.HostsDocument,
+    "log": runs.LogDocument,
+    "report": runs.FileDocument,
+    "bench": measurements.BenchDocument | measurements.BenchComparison,
+    "eval": measurements.EvalDocument | measurements.EvalComparison,
+    "metrics": folders.MetricsDocument,
+    "tune": measurements.TuneDocument,
+    "chat": services.ChatDocument,
+    "tunnel": services.TunnelDocument,
+    "key": services.KeysDocument | services.KeyRotationDocument,
+    "logs": services.LogLine,
+    "stop": runs.HostsDocument,
+    "start": runs.HostsDocument,
+    "restart": runs.HostsDocument,
+    "verify": services.VerifyDocument,
+    "compare": runs.CompareDocument,
+    "uninstall": runs.UninstallDocument,
+    "exec": services.ExecDocument,
+    "lab": folders.LabsDocument
+    | folders.LabsDownDocument
+    | folders.LabImageDocument
+    | folders.LabMachineDocument
+    | folders.LabGpuDocument,
 }
 """By verb, its documents if it succeeds or refuses; every verb also has ErrorDocument."""
 

@@ -23,7 +23,7 @@ LONGEST_NAME = 500
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class MeasuredEndpoint:
     """One endpoint, ready to be measured. context: the maximum tokens of a request, None if it is not reported.
 
     lengths: how prompt lengths are set: "token ids", "words counted by the engine" or "words, not counted".
@@ -51,7 +51,7 @@ class Endpoint:
         }
 
 
-def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float, seed: int) -> Endpoint:
+def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float, seed: int) -> MeasuredEndpoint:
     """Reads the model list, the tokenizer and one answer. Raises EndpointError.
 
     seconds: the time limit of one answer.
@@ -67,7 +67,7 @@ def open_endpoint(target: Target, model: str | None, chat: bool, seconds: float,
     elif added is not None:
         form = replace(form, extra=added)
     context = slot_context or count(entry.get("max_model_len")) or None
-    return Endpoint(target, engine, version, form, context, lengths)
+    return MeasuredEndpoint(target, engine, version, form, context, lengths)
 
 
 def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rigup.programs.bench.bench_endpoint import Endpoint
+from rigup.programs.bench.bench_endpoint import MeasuredEndpoint
 from rigup.programs.bench.bench_prompts import Prompts
 from rigup.programs.bench.bench_stream import RequestRecord, Stream
 from rigup.programs.bench.bench_target import reached
@@ -58,7 +58,7 @@ class Load:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: MeasuredEndpoint,
         level: Level,
         name: str,
         seed: int,

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rigup.programs.bench.bench_endpoint import Endpoint, of_model, open_endpoint
+from rigup.programs.bench.bench_endpoint import MeasuredEndpoint, of_model, open_endpoint
 from rigup.programs.bench.bench_load import Level, LevelResult, Load
 from rigup.programs.bench.bench_statistics import distribution, figures
 from rigup.programs.bench.bench_target import EndpointError, Target
@@ -118,7 +118,7 @@ def _prepare(request: dict[str, Any]) -> Target:
     return target
 
 
-def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list[Level]:
+def _with_room(endpoint: MeasuredEndpoint, levels: list[Level], leave_out: bool) -> list[Level]:
     """The levels that fit into the endpoint's context. Raises EndpointError if a required one does not."""
     kept = []
     for level in levels:
@@ -140,7 +140,7 @@ def _with_room(endpoint: Endpoint, levels: list[Level], leave_out: bool) -> list
     return kept
 
 
-def _measure(endpoint: Endpoint, level: Level, name: str, seed: int) -> LevelResult:
+def _measure(endpoint: MeasuredEndpoint, level: Level, name: str, seed: int) -> LevelResult:
     return Load(endpoint, level, name, seed, _stop.is_set, lambda state: _emit("progress", state)).run()
 
 

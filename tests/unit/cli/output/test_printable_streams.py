@@ -23,7 +23,7 @@ from rigup.cli.output import progress as live
 from rigup.cli.output import results as summary
 from rigup.cli.output.console import Console
 from rigup.cli.output.printable_streams import printable_streams
-from rigup.cli.page.content import Origin
+from rigup.cli.page.content import PageOrigin
 from rigup.cli.page.report_page import report_page
 from rigup.cli.page.writing import write_page
 from rigup.cli.releases import show as show_releases
@@ -181,7 +181,7 @@ def test_bars_in_a_terminal_show_it_printable(monkeypatch: pytest.MonkeyPatch) -
 
 def test_pages_and_reports_are_printable(tmp_path: Path) -> None:
     sections = {"journals": f"--- unit\n{HOSTILE}", "errors": [{"message": HOSTILE, "hint": HOSTILE}], "x": [HOSTILE]}
-    origin = Origin("fleet", "2026-11-22 00:00:00 UTC", "1", "", "")
+    origin = PageOrigin("fleet", "2026-11-22 00:00:00 UTC", "1", "", "")
     pages = (report_page(HOSTILE, origin, sections), report_text(HOSTILE, "now", sections, Redactor([])))
     for page in pages:
         write_page(str(tmp_path / "page"), page, "--output")

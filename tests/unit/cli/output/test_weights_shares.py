@@ -9,6 +9,7 @@ import pytest
 
 from rigup.cli.output import weights_shares
 from rigup.cli.output.console import Console
+from rigup.cli.output.documents.runs import SharedWeights
 from rigup.errors import InputError
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import settings_by_host
@@ -40,7 +41,7 @@ def test_in_all_and_by_host_and_what_went_wrong() -> None:
 
 
 def test_the_same_for_scripts() -> None:
-    (found,) = weights_shares.as_json([TALLY])
+    found = SharedWeights.of(TALLY)
 
     assert (found["hub_bytes"], found["lan_bytes"], found["bytes"]) == (60 * MB, 140 * MB, 100 * MB)
     assert (found["fetched"], found["had"]) == (["a", "b"], ["c"])

@@ -14,7 +14,7 @@ from rigup.cli.page.content import (
     Error,
     FleetContent,
     HostContent,
-    Origin,
+    PageOrigin,
     ReleaseItem,
     ServiceContent,
     State,
@@ -23,7 +23,7 @@ from rigup.cli.page.content import (
 from rigup.cli.page.memory_bar import GpuUse
 
 SWEEP = tuple(2**n for n in range(11))
-ORIGIN = Origin("homelab", "2026-11-21 20:15:00 UTC", "0.1.0", "3f" * 32, "9bdbc17" + "0" * 33)
+ORIGIN = PageOrigin("homelab", "2026-11-21 20:15:00 UTC", "0.1.0", "3f" * 32, "9bdbc17" + "0" * 33)
 HOSTILE = "<script>alert(1)</script>\"'&]]>--><svg onload=x>"
 
 

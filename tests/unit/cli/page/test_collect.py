@@ -14,9 +14,8 @@ import pytest
 
 from rigup import __version__, layout
 from rigup.bench.store import store
-from rigup.cli.page.collect import fleet_content, memory_of
+from rigup.cli.page.collect import fleet_content, memory_of, page_of
 from rigup.cli.page.content import HostContent
-from rigup.cli.page.status_page import page_of
 from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed, Unreachable
 from rigup.facts.probe import ProbedGpu

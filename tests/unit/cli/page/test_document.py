@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import pytest
 
-from rigup.cli.page.content import DriftItem, Error, FleetContent, Origin, ReleaseItem, Version
+from rigup.cli.page.content import DriftItem, Error, FleetContent, PageOrigin, ReleaseItem, Version
 from rigup.cli.page.document import fleet_page, style_sheet
 from tests.unit.cli.page.page_content import HOSTILE, fleet, host, level, result, service, uses
 from tests.unit.cli.page.page_reader import Element, read
@@ -51,7 +51,7 @@ def hostile() -> FleetContent:
         errors=(Error(HOSTILE, HOSTILE),),
         services=(bad,),
     )
-    return FleetContent(Origin(HOSTILE, HOSTILE, "1", HOSTILE, HOSTILE, HOSTILE), (replace(said, group=HOSTILE),))
+    return FleetContent(PageOrigin(HOSTILE, HOSTILE, "1", HOSTILE, HOSTILE, HOSTILE), (replace(said, group=HOSTILE),))
 
 
 FLEETS = {"each state": fleet, "two hundred": many, "hostile": hostile, "one": lambda: fleet(host())}
@@ -258,5 +258,5 @@ def test_it_says_when_it_was_made_by_what_and_from_what() -> None:
     foot = " ".join(read(fleet_page(fleet())).all("footer")[0].text.split())
     assert "Created 2026-11-21 20:15:00 UTC by rigup 0.1.0" in foot
     assert f"sha256:{'3f' * 32}" in foot and f"9bdbc17{'0' * 33}" in foot
-    bare = replace(fleet(), origin=Origin("homelab", "2026-11-21 20:15:00 UTC", "0.1.0", "", ""))
+    bare = replace(fleet(), origin=PageOrigin("homelab", "2026-11-21 20:15:00 UTC", "0.1.0", "", ""))
     assert "no lock" in fleet_page(bare) and "not from a commit" in fleet_page(bare)

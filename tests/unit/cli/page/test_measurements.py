@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rigup.bench.comparison import level_of
 from rigup.bench.store import kept_results, store
-from rigup.cli.page.measurements import before, best_rate, histories, key_of, singles, sweeps, usable
+from rigup.cli.page.measurements import before, best_rate, histories, singles, sweeps, usable
 from tests.unit.cli.page.page_content import level, result, results
 
 
@@ -34,7 +35,7 @@ def test_sweeps_of_two_lengths_are_two() -> None:
 def test_the_last_run_that_is_no_sweep_is_shown_beside_it() -> None:
     found = singles(results())
     assert found is not None
-    assert (found[0]["began"], [key_of(one) for one in found[1]]) == ("2026-11-21T08:00:00Z", [(1, 256, 100)])
+    assert (found[0]["began"], [level_of(one) for one in found[1]]) == ("2026-11-21T08:00:00Z", [(1, 256, 100)])
     assert singles(results()[:1]) is None
 
 

@@ -1,12 +1,10 @@
 """Documents about the fleet's folder and the lab: `lock`, `model`, `metrics`, `lab`."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, FileAction, Schema
+from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, ServiceOfHost
 from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
 
@@ -31,15 +29,8 @@ class VendoredFolder(TypedDict):
     fetched: int
 
 
-class RefusedService(TypedDict):
-    """A service without a plan."""
-
-    host: str
-    service: str
-
-
 class LockDocument(TypedDict):
-    """`rigup lock --json`."""
+    """`rigup lock --json`. refused: services without a plan."""
 
     schema: Schema
     lock: str
@@ -48,7 +39,7 @@ class LockDocument(TypedDict):
     warnings: list[str]
     not_locked: list[str]
     vendored: VendoredFolder | None
-    refused: list[RefusedService]
+    refused: list[ServiceOfHost]
     error: NotRequired[ErrorText]
 
 

@@ -1,26 +1,34 @@
 """Documents of what is decided offline: `plan`, `fit`, `init` and `up`."""
 
-from __future__ import annotations
+from typing import Literal, NotRequired, get_args
 
-from typing import Literal, NotRequired
-
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import CheckpointName, EngineName, FileAction, HostOutcome, Schema
+from rigup.cli.output.documents.shared import (
+    CheckpointName,
+    EngineName,
+    FileAction,
+    HostOutcome,
+    Schema,
+    ServiceOfHost,
+    Shown,
+    Tenths,
+)
 from rigup.facts.host import Probe
-from rigup.plan import Alternative, Finding, GpuMemory, HostParts, Parallel, Speed
+from rigup.plan import Alternative, Finding, GpuMemory, HostParts, Parallel, Speed, Swap
 
 
-class RigGpu(TypedDict):
-    """A card as the rig declares it."""
+class RigGpu(Shown):
+    """A card as the rig declares it. memory_mib: null if it uses the host's memory."""
 
     index: int
     name: str
-    memory_mib: int
+    memory_mib: int | None
     compute_capability: str
 
 
-class RigText(TypedDict):
+class RigText(Shown):
     """The rig. host_memory: channels, kind and speed, if declared."""
 
     gpus: list[RigGpu]
@@ -28,27 +36,29 @@ class RigText(TypedDict):
     host_memory: str | None
 
 
-class BuildName(EngineName):
+class BuildName(Shown):
     """An engine's release and how it gets onto the host: "wheel", "source" or "image"."""
 
-    build: str
+    name: str = Field(validation_alias="engine")
+    version: str
+    build: str = Field(validation_alias="method")
 
 
-class ServiceName(TypedDict):
+class ServiceName(Shown):
     """The service."""
 
     name: str
     port: int
 
 
-class KernelConfig(TypedDict):
+class KernelConfig(Shown):
     """The fused-MoE configuration that the engine looks for, and where it comes from."""
 
     file: str
     status: Literal["engine", "files", "missing"]
 
 
-class Warned(TypedDict):
+class Warned(Shown):
     """A warning of a rule."""
 
     rule: str
@@ -56,23 +66,7 @@ class Warned(TypedDict):
     source: str
 
 
-class Swap(TypedDict):
-    """What a service that takes turns loads, in bytes and estimated seconds. preset: what the router reads of it.
-
-    others: the services that it takes turns with. first: the first of the group, which the unit has its name from.
-    resident: whether it is loaded after a start.
-    """
-
-    preset: str
-    others: list[str]
-    first: str
-    resident: bool
-    bytes: int
-    low: float
-    high: float
-
-
-class PlanOfService(TypedDict):
+class PlanOfService(Shown):
     """The plan of one service on one host. Everything that was not decided is null if `verdict` is "refused".
 
     nodes: the hosts of a service over several, by rank; [] for one.
@@ -83,7 +77,7 @@ class PlanOfService(TypedDict):
     verdict: Literal["ok", "refused"]
     rig: RigText
     service: ServiceName
-    engine: BuildName | None
+    engine: BuildName | None = Field(validation_alias="build")
     checkpoint: CheckpointName | None
     draft: CheckpointName | None
     parallel: Parallel | None
@@ -92,7 +86,7 @@ class PlanOfService(TypedDict):
     kv_tokens: int | None
     memory: list[GpuMemory] | None
     host_memory_mib: int | None
-    host_memory_parts: HostParts | None
+    host_memory_parts: HostParts | None = Field(validation_alias="host_parts")
     decode_tokens_per_second: Speed | None
     command: list[str] | None
     environment: dict[str, str] | None
@@ -108,6 +102,10 @@ class PlanOfService(TypedDict):
     rank: int
 
 
+DECIDED = [name for name, field in PlanOfService.model_fields.items() if type(None) in get_args(field.annotation)]
+"""What a plan has only if it is not refused."""
+
+
 class IdleHost(TypedDict):
     """A host without services."""
 
@@ -115,14 +113,7 @@ class IdleHost(TypedDict):
     group: str
 
 
-class DisabledService(TypedDict):
-    """A service with `enabled = False`."""
-
-    host: str
-    service: str
-
-
-class GatewayBackend(TypedDict):
+class GatewayBackend(Shown):
     """A service behind a gateway."""
 
     host: str
@@ -134,14 +125,14 @@ class GatewayBackend(TypedDict):
     engine: str
 
 
-class GatewayRoute(TypedDict):
+class GatewayRoute(Shown):
     """A model's name and who serves it."""
 
     model: str
     backends: list[GatewayBackend]
 
 
-class ClientLimits(TypedDict):
+class ClientLimits(Shown):
     """What a client may do; null for no limit."""
 
     requests_per_minute: int | None
@@ -149,7 +140,7 @@ class ClientLimits(TypedDict):
     models: list[str] | None
 
 
-class GatewayOffer(TypedDict):
+class GatewayOffer(Shown):
     """What a gateway offers. sharing: the gateways with its `shared_address`. clients: by name."""
 
     host: str
@@ -167,26 +158,26 @@ class GatewayOffer(TypedDict):
 
 
 class PlanDocument(TypedDict):
-    """`rigup plan --json`."""
+    """`rigup plan --json`. disabled: services with `enabled = False`."""
 
     schema: Schema
     hosts: list[PlanOfService]
     idle: list[IdleHost]
     gateways: list[GatewayOffer]
-    disabled: list[DisabledService]
+    disabled: list[ServiceOfHost]
 
 
-class MemoryComparison(TypedDict):
+class MemoryComparison(Shown):
     """Memory as planned and as measured, MiB."""
 
-    predicted_mib: float
-    measured_mib: float
-    error_mib: float
-    error_percent: float
-    worst_mib: float
+    predicted_mib: Tenths
+    measured_mib: Tenths
+    error_mib: Tenths
+    error_percent: Tenths
+    worst_mib: Tenths
 
 
-class CalibrationOfKind(TypedDict):
+class CalibrationOfKind(Shown):
     """What starts of one kind have measured. wanted_mib: null, with `why_not`, if no constant follows from it."""
 
     engine: str

@@ -1,18 +1,17 @@
 """Documents of verbs that talk to hosts: `apply`, `diff`, `rollback`, `prune`, `status`, `releases`, `log`."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, HostOutcome, Manifest, Schema
+from rigup.cli.output.documents.shared import ErrorText, HostOutcome, Manifest, Schema, Shown, State
 from rigup.facts.apply_records import SavedRecord
 from rigup.facts.gpus import ProbedGpu
 from rigup.run.drift import Drift
 
 
-class Rollout(TypedDict):
+class RollingApply(TypedDict):
     """A rolling apply. batches: begun. failed: the reason by host. next: the command that goes on; null at the end."""
 
     rolling: int
@@ -25,18 +24,18 @@ class Rollout(TypedDict):
     next: str | None
 
 
-class SharedWeights(TypedDict):
+class SharedWeights(Shown):
     """A checkpoint that hosts shared. fetched, had: hosts. taken: bytes by host and by source, "hub" or a host."""
 
     repo: str
     quant: str
-    bytes: int
-    fetched: list[str]
-    had: list[str]
+    bytes: int = Field(validation_alias="size")
+    fetched: list[str] = Field(validation_alias="fetchers")
+    had: list[str] = Field(validation_alias="complete")
     hub_bytes: int
     lan_bytes: int
     taken: dict[str, dict[str, int]]
-    faults: list[str]
+    faults: list[str] = Field(validation_alias="messages")
 
 
 class HostsDocument(TypedDict):
@@ -78,7 +77,7 @@ class UninstallDocument(HostsDocument):
 class ApplyDocument(HostsDocument):
     """`rigup apply --json`. rollout: only with --rolling. weights: only if checkpoints were downloaded."""
 
-    rollout: NotRequired[Rollout]
+    rollout: NotRequired[RollingApply]
     weights: NotRequired[list[SharedWeights]]
 
 
@@ -120,11 +119,11 @@ class PruneDocument(TypedDict):
     hosts: list[PrunedHost]
 
 
-class HostState(TypedDict):
+class HostState(Shown):
     """How a host was reached."""
 
     host: str
-    state: str
+    state: State
     errors: list[ErrorText]
 
 

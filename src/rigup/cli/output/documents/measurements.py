@@ -1,15 +1,14 @@
 """Documents of what was measured: `bench`, `eval`, `tune`."""
 
-from __future__ import annotations
-
 from typing import Any, NotRequired
 
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from rigup.bench.comparison import FigureChange
 from rigup.bench.lines import ClientMachine, EndpointLine, LevelLine, SkippedLine
 from rigup.catalogue.moe_configs import Measurement
-from rigup.cli.schema.shared import HostOutcome, Schema
+from rigup.cli.output.documents.shared import HostOutcome, Hundredths, Schema, Shown, Thousandths
 from rigup.evaluation.comparison import ScoreDifference
 from rigup.plan import Parallel
 
@@ -117,14 +116,14 @@ class EvalComparison(TypedDict):
     differences: list[ScoreDifference]
 
 
-class GainFigures(TypedDict):
+class GainFigures(Shown):
     """Kernel times with and without the tuned table, in microseconds."""
 
     wins: bool
-    percent: float
-    baseline_us: list[float]
-    tuned_us: list[float]
-    slower_tokens: list[int]
+    percent: Hundredths
+    baseline_us: list[Thousandths] = Field(validation_alias="baseline")
+    tuned_us: list[Thousandths] = Field(validation_alias="tuned")
+    slower_tokens: list[int] = Field(validation_alias="slower")
     rows: list[Measurement]
 
 

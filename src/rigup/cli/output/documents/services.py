@@ -1,10 +1,8 @@
 """Documents of verbs for running services and their cards: `chat`, `tunnel`, `logs`, `key`, `exec`, `verify`."""
 
-from __future__ import annotations
-
 from typing_extensions import TypedDict
 
-from rigup.cli.schema.shared import ErrorText, HostOutcome, Schema
+from rigup.cli.output.documents.shared import ErrorText, HostOutcome, Schema
 from rigup.facts.gpu_load import HostLoad
 from rigup.facts.links import Links
 from rigup.preflight.links import LinkFinding

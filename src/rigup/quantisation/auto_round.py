@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers, unquantised
-from rigup.quantisation.scheme import StoredPart, exclusions, number, plain
+from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers
+from rigup.quantisation.scheme import StoredPart, exclusions, number
 
 MOST_MODULES = 500_000
 
@@ -20,14 +20,12 @@ MOST_MODULES = 500_000
 class AutoRound(GroupedIntegers):
     """like_awq: packed by outputs, else by inputs."""
 
-    engine_name: ClassVar[str] = "auto-round"
+    engine_name = "auto-round"
     like_awq: bool = False
 
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """As the packing says."""
-        if unquantised(module) or module in self.excluded:
-            return plain(rows, columns)
-        return (self.packed_by_outputs if self.like_awq else self.packed_by_inputs)(rows, columns)
+        return self.packed_by_outputs(rows, columns) if self.like_awq else self.packed_by_inputs(rows, columns)
 
 
 def read(config: Mapping[str, Any]) -> AutoRound | None:
@@ -40,9 +38,9 @@ def read(config: Mapping[str, Any]) -> AutoRound | None:
     whole = [name for name, rule in extra.items() if isinstance(rule, dict) and _bits(rule) >= 16]
     packing = config.get("packing_format")
     return AutoRound(
+        exclusions(whole),
         number(config, "bits", BITS),
         number(config, "group_size", GROUPS),
-        exclusions(whole, anywhere=False),
         isinstance(packing, str) and "awq" in packing,
     )
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers, unquantised
-from rigup.quantisation.scheme import StoredPart, exclusions, number, plain
+from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers
+from rigup.quantisation.scheme import StoredPart, exclusions, number
 
 
 @dataclass(frozen=True)
 class Awq(GroupedIntegers):
     """Packed by outputs."""
 
-    engine_name: ClassVar[str] = "awq"
+    engine_name = "awq"
 
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """Words along the outputs, without an index of groups."""
-        if unquantised(module) or module in self.excluded:
-            return plain(rows, columns)
         return self.packed_by_outputs(rows, columns)
 
 
@@ -30,4 +28,4 @@ def read(config: Mapping[str, Any]) -> Awq | None:
     named = {"bits": config.get("bits", config.get("w_bit"))}
     named["group_size"] = config.get("group_size", config.get("q_group_size"))
     excluded = exclusions(config.get("modules_to_not_convert"), anywhere=True)
-    return Awq(number(named, "bits", BITS), number(named, "group_size", GROUPS), excluded)
+    return Awq(excluded, number(named, "bits", BITS), number(named, "group_size", GROUPS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers
 from rigup.quantisation.scheme import exclusions, number
@@ -14,7 +14,7 @@ from rigup.quantisation.scheme import exclusions, number
 class Gptq(GroupedIntegers):
     """Packed by inputs."""
 
-    engine_name: ClassVar[str] = "gptq"
+    engine_name = "gptq"
 
 
 def read(config: Mapping[str, Any]) -> Gptq | None:
@@ -24,4 +24,4 @@ def read(config: Mapping[str, Any]) -> Gptq | None:
     rules = config.get("dynamic")
     skipped = [f"re:{key[2:]}" for key in rules if str(key).startswith("-:")] if isinstance(rules, dict) else None
     excluded = exclusions(config.get("modules_to_not_convert", skipped), anywhere=True)
-    return Gptq(number(config, "bits", BITS), number(config, "group_size", GROUPS), excluded)
+    return Gptq(excluded, number(config, "bits", BITS), number(config, "group_size", GROUPS))

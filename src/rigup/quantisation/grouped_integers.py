@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from rigup.quantisation.scheme import BESIDE, Exclusions, Scheme, StoredPart, exclusions, groups, plain
+from rigup.quantisation.scheme import Scheme, StoredPart, groups
 
 BITS = (2, 3, 4, 8)
 GROUPS = (-1, 16, 32, 64, 128, 256, 512, 1024)
@@ -17,17 +17,11 @@ class GroupedIntegers(Scheme):
 
     width: int = 4
     group: int = 128
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
 
     @property
     def catalogue(self) -> str:
         """int4_g128."""
         return f"int{self.width}_g{self.group}" if self.group > 0 else f"int{self.width}_channel"
-
-    @property
-    def bits(self) -> float:
-        """The width."""
-        return float(self.width)
 
     def packed_by_inputs(self, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """GPTQ's way: words run down the inputs, and g_idx says the group of each."""
@@ -48,19 +42,15 @@ class GroupedIntegers(Scheme):
             StoredPart(".scales", "F16", (count, rows)),
         )
 
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
-        """As GPTQ stores it; router and output head stay as they are."""
-        if unquantised(module) or module in self.excluded:
-            return plain(rows, columns)
+    def leaves(self, module: str) -> bool:
+        """Also the output head, which no list of these schemes names."""
+        return super().leaves(module) or module.rpartition(".")[2] == "lm_head"
+
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+        """As GPTQ stores it."""
         return self.packed_by_inputs(rows, columns)
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """As many to a word as fit."""
-        if name.endswith(BESIDE):
-            return 0
-        return elements * WORD // self.width if dtype == "I32" else elements
-
-
-def unquantised(module: str) -> bool:
-    """Whether these schemes leave a module as it is without saying so: the output head."""
-    return module.rpartition(".")[2] == "lm_head"
+        found = super().weights(name, dtype, elements)
+        return found * WORD // self.width if dtype == "I32" else found

@@ -154,6 +154,6 @@ def test_what_cannot_be_right_is_one_message(kind: str) -> None:
 def test_any_configuration_gives_a_scheme_or_one_error(config: Any, module: str) -> None:
     def read() -> Any:
         scheme = read_scheme(config if isinstance(config, dict) else {"quant_method": config}, "org/model")
-        return scheme.catalogue, scheme.bits, scheme.stored(module, 256, 256)
+        return scheme.catalogue, scheme.stored(module, 256, 256)
 
     read_safely(read, "org/model: ")

@@ -7,6 +7,7 @@ quantization/modelopt.py; the configurations of nvidia's repositories.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -92,9 +93,9 @@ def read(config: Mapping[str, Any]) -> Modelopt | None:
     if not isinstance(layers, dict) or not 0 < len(layers) <= MOST_LAYERS:
         raise ValueError("quantized_layers: must be a table of modules")
     kinds = {name: _kind(layer.get("quant_algo")) for name, layer in layers.items() if isinstance(layer, dict)}
-    found = list(kinds.values())
+    counts = Counter(kinds.values())
     # four bits where any module has them: what an engine must be able to do for the checkpoint
-    main = "nvfp4" if "nvfp4" in found else max(set(found), key=found.count, default="fp8")
+    main = "nvfp4" if "nvfp4" in counts else max(counts, key=lambda kind: counts[kind], default="fp8")
     return Modelopt(excluded, main, kinds)
 
 

@@ -12,17 +12,14 @@ class FeedForward(AttentionClass):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """Nothing."""
-        del storage
         return ()
 
     def parameters(self, hidden: int) -> int:
         """None."""
-        del hidden
         return 0
 
     def activations(self, tensor: int) -> int:
         """None."""
-        del tensor
         return 0
 
     def divides(self, tensor: int) -> bool:

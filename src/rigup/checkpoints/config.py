@@ -97,9 +97,9 @@ class Config:
     @property
     def layers(self) -> int:
         """How many layers the model has."""
-        if not self.has("num_hidden_layers", "n_layer", "n_layers") and self.has("layers_block_type"):
-            return len(self.data["layers_block_type"])
-        return self.number("num_hidden_layers", "n_layer", "n_layers", most=MOST_LAYERS)
+        kinds = self.data.get("layers_block_type")
+        default = len(kinds) if isinstance(kinds, list) else None
+        return self.number("num_hidden_layers", "n_layer", "n_layers", default=default, most=MOST_LAYERS)
 
     @property
     def hidden(self) -> int:

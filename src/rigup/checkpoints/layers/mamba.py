@@ -40,7 +40,10 @@ def draft(config: Config) -> list[Layer]:
     if config.has("mtp_hybrid_override_pattern"):
         named = [LETTERS.get(letter, letter) for letter in config.text("mtp_hybrid_override_pattern")]
     else:
-        named = [str(kind) for kind in config.data.get("mtp_layers_block_type") or ("attention", "moe")]
+        kinds = config.data.get("mtp_layers_block_type") or ["attention", "moe"]
+        if not isinstance(kinds, list):
+            raise config.wrong("mtp_layers_block_type", "must be a list")
+        named = [str(kind) for kind in kinds]
     return [_layer(config, kind, config.layers - 1) for kind in named[:MOST_OF_A_MODULE]]
 
 

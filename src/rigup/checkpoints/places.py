@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 WHOLE = ("embedding", "head", "norms", "vision", "mtp")
-LAYER = ("attention", "key_value", "replicated", "dense", "router", "experts", "shared_experts", "norms")
 
 _EXPERT = re.compile(r"\.\d+\.")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|blk|h)\.(\d{1,4})\.(.+)")

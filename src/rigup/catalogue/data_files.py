@@ -17,9 +17,16 @@ from rigup.units import Frozen
 
 Entry = TypeVar("Entry", bound=Frozen)
 
+DATA = Path(__file__).parent / "data"
+"""The toolkit's own files."""
 EXAMPLE_HINT = "compare with the toolkit's own files under rigup/catalogue/data/"
 LARGEST_NUMBER = 10**15
 """No size, speed or count of a catalogue comes near it."""
+
+
+def toolkit_facts(file: str, kind: type[Entry]) -> Entry:
+    """What one of the toolkit's own files says. file: its path below DATA."""
+    return kind.model_validate(toml_of(DATA / file, read_text(DATA / file), EXAMPLE_HINT))
 
 
 def read_entries(

@@ -1,7 +1,7 @@
 """Versions of engines, how they compare, and facts that hold for a range of them."""
 
 import functools
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator
@@ -23,6 +23,7 @@ def _comparable(text: str) -> str:
     return text
 
 
+Entry = TypeVar("Entry", bound=Frozen)
 VersionText = Annotated[str, AfterValidator(_comparable)]
 
 
@@ -38,6 +39,18 @@ class Ranged(Frozen):
         key = version_key(version)
         after_start = self.since is None or version_key(self.since) <= key
         return after_start and (self.before is None or key < version_key(self.before))
+
+
+def of_release(entry: Entry, version: str, *fields: str) -> Entry:
+    """The same with a release in the place of {version} in some of its fields: texts, or tables of texts."""
+    filled: dict[str, object] = {}
+    for field in fields:
+        said = getattr(entry, field)
+        if isinstance(said, dict):
+            filled[field] = {key: text.replace("{version}", version) for key, text in said.items()}
+        else:
+            filled[field] = said.replace("{version}", version)
+    return entry.model_copy(update=filled)
 
 
 @functools.cache

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
-from rigup.catalogue import data_files
+from rigup.catalogue.data_files import DATA
 from rigup.checkpoints.config import TEXT_MODELS, Config
 from rigup.checkpoints.mixture import EXPERTS, PER_TOKEN
 
-FILE = Path(data_files.__file__).parent / "data" / "class_defaults.json"
 # What a whole configuration always says: without these it is damaged, whatever its class has.
 SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
 # Names of one size: where the configuration says it by one of them, none of the others is taken.
@@ -65,5 +63,5 @@ def _lacks(data: dict[str, object], key: str) -> bool:
 
 @cache
 def _table() -> dict[str, dict[str, dict[str, int | bool]]]:
-    found: dict[str, dict[str, dict[str, int | bool]]] = json.loads(FILE.read_text())
+    found: dict[str, dict[str, dict[str, int | bool]]] = json.loads((DATA / "class_defaults.json").read_text())
     return found

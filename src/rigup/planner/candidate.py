@@ -20,7 +20,7 @@ from rigup.service import BuildMethod, Service
 from rigup.units import MIB
 
 if TYPE_CHECKING:
-    from rigup.catalogue.drivers import Reserve
+    from rigup.catalogue.drivers import BranchReserve
     from rigup.catalogue.engines import Engine, EngineVersion
     from rigup.catalogue.moe_configs import MoeConfigFile
     from rigup.catalogue.option_names import NameList
@@ -139,7 +139,7 @@ class Candidate:
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: str | None = None
     names: NameList | None = None
-    driver_reserve: Reserve | None = None
+    driver_reserve: BranchReserve | None = None
     overheads: tuple[MeasuredOverhead, ...] = ()
     qualities: tuple[Quality, ...] = ()
     driver_locked: bool = False

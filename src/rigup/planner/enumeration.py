@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.drivers import Reserve
+from rigup.catalogue.drivers import BranchReserve
 from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.moe_configs import MoeConfigFile
 from rigup.catalogue.option_names import NameList
@@ -43,7 +43,7 @@ class PlanningRequest:
     rig: Rig
     service: Service
     resolved: ResolvedNames
-    driver_reserve: Reserve | None = None
+    driver_reserve: BranchReserve | None = None
     moe_configs: tuple[MoeConfigFile, ...] = ()
     triton: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
     driver_locked: bool = False

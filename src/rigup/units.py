@@ -2,11 +2,14 @@
 
 import time
 from functools import cache
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 MIB = 2**20
 GIB = 2**30
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+"""A compute capability of CUDA, "8.6"."""
 
 
 class Frozen(BaseModel):

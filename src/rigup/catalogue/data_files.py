@@ -76,6 +76,13 @@ def read_lists(folder: Path, kind: type[Entry]) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+def list_text(entry: Frozen) -> str:
+    """A file that read_lists reads: one name a line, so that a change is readable in a diff."""
+    values = entry.model_dump(mode="json")
+    said = {key: sorted(value) if isinstance(value, list) else value for key, value in values.items()}
+    return json.dumps(said, indent=1) + "\n"
+
+
 def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     """A row with the defaults; sources are merged key by key, so that a row may give one and keep the others."""
     merged = {**defaults, **row}

@@ -64,19 +64,6 @@ def in_ranges(version: str, ranges: str) -> bool:
     return False
 
 
-def ranges_of(known_in: set[str], versions: tuple[str, ...]) -> str:
-    """The ranges of `versions`, in ascending order, that have something: what `in_ranges` reads."""
-    spans: list[list[str]] = []
-    open_span = False
-    for version in versions:
-        if version in known_in:
-            if not open_span:
-                spans.append([version])
-            spans[-1] = [spans[-1][0], version]
-        open_span = version in known_in
-    return " ".join(first if first == last else f"{first}..{last}" for first, last in spans)
-
-
 def listed_version(version: str, versions: tuple[str, ...]) -> str:
     """The version of a list whose facts are taken for this one: itself if it is there, else the newest before it.
 

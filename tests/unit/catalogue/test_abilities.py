@@ -17,10 +17,10 @@ from rigup.catalogue.abilities import (
 )
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.data_files import list_text, read_lists
-from rigup.catalogue.versions import in_ranges, ranges_of
+from rigup.catalogue.versions import in_ranges
 from rigup.errors import InputError
 from rigup.service import EngineName
-from tests.golden.engine_lists import extended
+from tests.golden.engine_lists import extended, ranges_of
 
 CATALOGUE = load_catalogue()
 OWN = AbilityList(

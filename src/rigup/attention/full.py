@@ -55,9 +55,9 @@ class GroupedHeads(AttentionClass):
         return heads_on_rank(self.kv_heads, tensor) / self.kv_heads
 
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.heads} attention heads and {self.kv_heads} KV heads"
+    def cut(self) -> dict[str, int]:
+        """Attention heads and KV heads."""
+        return {"attention heads": self.heads, "KV heads": self.kv_heads}
 
     @property
     def shape(self) -> str:

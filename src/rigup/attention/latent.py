@@ -43,14 +43,10 @@ class LatentHeads(AttentionClass):
         """Queries, and keys and values as they are unfolded for a prompt."""
         return self.heads * (2 * (self.nope_dim + self.rope_dim) + self.value_dim) // tensor
 
-    def divides(self, tensor: int) -> bool:
-        """Only attention heads are cut."""
-        return self.heads % tensor == 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.heads} attention heads"
+    def cut(self) -> dict[str, int]:
+        """Only attention heads."""
+        return {"attention heads": self.heads}
 
     @property
     def shape(self) -> str:

@@ -22,14 +22,10 @@ class FeedForward(AttentionClass):
         """None."""
         return 0
 
-    def divides(self, tensor: int) -> bool:
-        """Any number of ranks."""
-        return tensor > 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return "nothing"
+    def cut(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
 
     @property
     def shape(self) -> str:

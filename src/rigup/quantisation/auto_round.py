@@ -11,21 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers
-from rigup.quantisation.scheme import StoredPart, exclusions, number
+from rigup.quantisation.scheme import exclusions, number
 
 MOST_MODULES = 500_000
 
 
 @dataclass(frozen=True)
 class AutoRound(GroupedIntegers):
-    """like_awq: packed by outputs, else by inputs."""
+    """Packed by inputs or by outputs."""
 
     engine_name = "auto-round"
-    like_awq: bool = False
-
-    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
-        """As the packing says."""
-        return self.packed_by_outputs(rows, columns) if self.like_awq else self.packed_by_inputs(rows, columns)
 
 
 def read(config: Mapping[str, Any]) -> AutoRound | None:
@@ -35,7 +30,7 @@ def read(config: Mapping[str, Any]) -> AutoRound | None:
     extra = config.get("extra_config") or {}
     if not isinstance(extra, dict) or len(extra) > MOST_MODULES:
         raise ValueError("extra_config: must be a table of modules")
-    whole = [name for name, rule in extra.items() if isinstance(rule, dict) and _bits(rule) >= 16]
+    whole = [name for name, rule in extra.items() if isinstance(rule, dict) and _is_whole(rule.get("bits"))]
     packing = config.get("packing_format")
     return AutoRound(
         exclusions(whole),
@@ -45,6 +40,5 @@ def read(config: Mapping[str, Any]) -> AutoRound | None:
     )
 
 
-def _bits(rule: Mapping[str, Any]) -> int:
-    found = rule.get("bits")
-    return found if type(found) is int else 0
+def _is_whole(bits: object) -> bool:
+    return type(bits) is int and bits >= 16

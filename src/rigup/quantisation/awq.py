@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rigup.quantisation.grouped_integers import BITS, GROUPS, GroupedIntegers
-from rigup.quantisation.scheme import StoredPart, exclusions, number
+from rigup.quantisation.scheme import exclusions, number
 
 
 @dataclass(frozen=True)
 class Awq(GroupedIntegers):
-    """Packed by outputs."""
+    """Packed by outputs, without an index of groups."""
 
     engine_name = "awq"
-
-    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
-        """Words along the outputs, without an index of groups."""
-        return self.packed_by_outputs(rows, columns)
+    by_outputs: bool = True
 
 
 def read(config: Mapping[str, Any]) -> Awq | None:

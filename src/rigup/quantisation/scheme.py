@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 MOST_PATTERNS = 200_000
 LONGEST_PATTERN = 300
@@ -63,12 +63,15 @@ class Exclusions:
 class Scheme(ABC):
     """How the weights of linear layers are stored.
 
-    engine_name: what vLLM and SGLang call it as `--quantization`, "" for none. excluded: modules that the configuration
-    leaves as they are.
+    excluded: modules that the configuration leaves as they are.
     """
 
-    engine_name: ClassVar[str] = ""
     excluded: Exclusions = Exclusions()
+
+    @property
+    def engine_name(self) -> str:
+        """What vLLM and SGLang call it as `--quantization`, "" for none."""
+        return ""
 
     @property
     @abstractmethod

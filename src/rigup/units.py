@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MIB = 2**20
 GIB = 2**30
-Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
-"""A compute capability of CUDA, "8.6"."""
 
 
 class Frozen(BaseModel):
@@ -53,6 +51,10 @@ def uptime_text(seconds: int | None) -> str:
 def time_text(timestamp: float) -> str:
     """A moment for people, from seconds since 1970: 2026-11-21 20:15:00 UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp))
+
+
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+"""A compute capability of CUDA, "8.6"."""
 
 
 @cache

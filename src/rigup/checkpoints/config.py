@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from rigup.errors import InputError
+from rigup.layer_range import MOST_LAYERS
 from rigup.plain_values import quoted
 from rigup.regular_files import is_shallow
 from rigup.units import Frozen, bytes_text
@@ -17,7 +18,6 @@ Noun = TypeVar("Noun", bound=Frozen)
 
 LARGEST = 2**24
 MOST_COMMAS = 500_000
-MOST_LAYERS = 1024
 LARGEST_NUMBER = 2**40
 LONGEST_TEXT = 200
 TEXT_MODELS = ("text_config", "llm_config", "language_config", "thinker_config")

@@ -27,6 +27,14 @@ def layer_numbers(text: object) -> tuple[int, ...]:
     return _ascending(number for part in text.split(",") for number in _part(part.strip()))
 
 
+def check_each_once(name: str, ranges: Iterable[Iterable[int]], layers: int | None = None) -> None:
+    """Raises ValueError unless each layer is in one of the ranges. layers: how many there are, None for any number."""
+    numbers = sorted(number for each in ranges for number in each)
+    if numbers != list(range(len(numbers) if layers is None else layers)):
+        count = "from 0 on" if layers is None else f"from 0 to {layers - 1}"
+        raise ValueError(f"{name}: each layer {count} must be in one entry, and in no other")
+
+
 def _part(text: str) -> range:
     found = _PART.fullmatch(text)
     first, last, step = (int(value) if value else None for value in found.groups()) if found else (None, None, None)

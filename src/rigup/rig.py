@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from rigup.artifacts import Architecture, Variant
 from rigup.node import Network
-from rigup.units import Frozen, compute_capability
+from rigup.units import Capability, Frozen, compute_capability
 
 SUPPORTED_OS = ("debian-12", "debian-13", "ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04")
 
@@ -68,16 +68,16 @@ class Gpu(Frozen):
     name: str
     moe_config_name: str
     architecture: str
-    compute_capability: str
-    memory_mib: int | None
-    memory_bandwidth_gbs: float
+    compute_capability: Capability
+    memory_mib: Annotated[int, Field(ge=1)] | None = None
+    memory_bandwidth_gbs: Annotated[float, Field(gt=0)]
     unified_memory: bool = False
-    default_power_w: int | None = None
+    default_power_w: Annotated[int, Field(ge=1)] | None = None
     power_range_w: tuple[int, int] | None = None
-    open_kernel_module: str = "supported"
+    open_kernel_module: Literal["supported", "required"] = "supported"
     nvswitch: bool = False
     host_architecture: Architecture = "x86_64"
-    minimum_driver_branch: int | None = None
+    minimum_driver_branch: Annotated[int, Field(ge=1)] | None = None
     sources: dict[str, str] = {}
 
     @property

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from rigup.layer_range import LayerRange
+from rigup.layer_range import LayerRange, check_each_once
 from rigup.units import Frozen
 
 Bytes = Annotated[int, Field(ge=0)]
@@ -53,9 +53,7 @@ class TensorBytes(Frozen):
 
     @model_validator(mode="after")
     def _every_layer_once(self) -> "TensorBytes":
-        numbers = sorted(number for part in self.layers for number in part.layers)
-        if numbers != list(range(len(numbers))):
-            raise ValueError("layers: each layer from 0 on must be in one entry, and in no other")
+        check_each_once("layers", (part.layers for part in self.layers))
         return self
 
     @cached_property

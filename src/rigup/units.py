@@ -67,6 +67,10 @@ def with_port(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
+Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
+"""A compute capability of CUDA, "8.6"."""
+
+
 @cache
 def compute_capability(text: str) -> tuple[int, int]:
     """'8.6' -> (8, 6), for comparing; raises ValueError on anything else."""

@@ -20,7 +20,7 @@ from rigup.catalogue.engine_files import load_engines
 from rigup.catalogue.engine_packages.reading import archive_abilities, archive_names, read_names, wheel_abilities
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import FOLDER as OPTIONS
-from rigup.catalogue.versions import in_ranges, ranges_of, version_key
+from rigup.catalogue.versions import in_ranges, version_key
 from rigup.sources.archives import pin_source
 from rigup.sources.package_index import project_files
 from rigup.sources.remote_wheel import Wheel, open_wheel
@@ -77,6 +77,19 @@ def names_of(release: EngineVersion) -> tuple[str, str, tuple[set[str], set[str]
     name, sha256 = wheel_of(release)
     with opened(release.engine, name) as wheel:
         return name, sha256, read_names(release.engine, wheel)
+
+
+def ranges_of(known_in: set[str], versions: tuple[str, ...]) -> str:
+    """The ranges of `versions`, in ascending order, that have something: what `in_ranges` reads."""
+    spans: list[list[str]] = []
+    open_span = False
+    for version in versions:
+        if version in known_in:
+            if not open_span:
+                spans.append([version])
+            spans[-1] = [spans[-1][0], version]
+        open_span = version in known_in
+    return " ".join(first if first == last else f"{first}..{last}" for first, last in spans)
 
 
 def extended(data: dict[str, Any], version: str, package: dict[str, str], names: Mapping[str, Any]) -> dict[str, Any]:

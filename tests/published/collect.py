@@ -19,7 +19,6 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from rigup.checkpoints.class_defaults import SHAPE_KEYS
 from rigup.layer_range import layer_numbers, layers_text
 
 HERE = Path(__file__).parent
@@ -36,6 +35,19 @@ DROPPED = re.compile(
     r"|is_decoder|is_encoder|repetition|min_length|max_length|id2|_id$|norm_topk|bias$).*"
 )
 CLASSES = {"step3p7": "Step3p7ForConditionalGeneration", "deepseek_v3": "DeepseekV3ForCausalLM"}
+# Keys of shapes: kept where they are null, and read from the fields of transformers' classes.
+_SHAPES = (
+    "num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim v_head_dim vocab_size "
+    "intermediate_size intermediate_size_mlp max_position_embeddings sliding_window use_sliding_window "
+    "attention_chunk_size no_rope_layer_interval global_head_dim num_global_key_value_heads attention_k_eq_v "
+    "num_kv_shared_layers full_attention_interval linear_num_key_heads linear_num_value_heads linear_key_head_dim "
+    "linear_value_head_dim linear_conv_kernel_dim kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim "
+    "n_routed_experts num_local_experts num_experts moe_num_experts num_experts_per_tok num_experts_per_token "
+    "top_k_experts experts_per_token moe_topk moe_intermediate_size shared_expert_intermediate_size "
+    "n_shared_experts num_shared_experts first_k_dense_replace decoder_sparse_step interleave_moe_layer_step "
+    "enable_moe_block"
+)
+SHAPE_KEYS = frozenset(_SHAPES.split())
 KEPT = ("num_experts_per_token", "num_experts_per_tok", "qk_rope_head_dim", "no_rope_layer_interval", "no_rope_layers")
 
 

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from rigup.attention.attention_class import AttentionClass
 
-_BASES = {"attention_class", "grouped_heads", "latent_heads", "recurrent"}
+_BASES = {"attention_class", "recurrent"}
 KINDS = tuple(sorted(module.name for module in iter_modules(__path__) if module.name not in _BASES))
 """The `kind` of every class of attention."""
 

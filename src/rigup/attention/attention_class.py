@@ -67,18 +67,23 @@ class AttentionClass(Frozen):
     def activations(self, tensor: int) -> int:
         """Elements that one token's queries, keys and values take in a step on one of `tensor` ranks."""
 
+    @property
     @abstractmethod
+    def cut(self) -> dict[str, int]:
+        """What tensor parallelism cuts, e.g. {"attention heads": 48, "KV heads": 8}."""
+
     def divides(self, tensor: int) -> bool:
-        """Whether each of `tensor` ranks gets whole heads."""
+        """Whether each of `tensor` ranks gets whole ones of all that is cut."""
+        return all(count % tensor == 0 for count in self.cut.values())
 
     def key_value_share(self, tensor: int) -> float:
         """The part of the keys' and values' projections that one of `tensor` ranks holds."""
         return 1 / tensor
 
     @property
-    @abstractmethod
     def divided(self) -> str:
         """What must come out whole on every rank, e.g. "48 attention heads and 8 KV heads"."""
+        return " and ".join(f"{count} {name}" for name, count in self.cut.items()) or "nothing"
 
     @property
     @abstractmethod

@@ -9,7 +9,7 @@ nothing reads, both in the cache's type.
 from typing import Literal
 
 from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage
-from rigup.attention.grouped_heads import GroupedHeads
+from rigup.attention.full import GroupedHeads
 
 
 class BlockSparse(GroupedHeads):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from rigup.attention.attention_class import Count, LayerCache, Storage
-from rigup.attention.grouped_heads import GroupedHeads
+from rigup.attention.full import GroupedHeads
 
 
 class ChunkedLocal(GroupedHeads):

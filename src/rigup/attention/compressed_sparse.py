@@ -82,9 +82,10 @@ class CompressedSparse(AttentionClass):
         """Queries of the rank's heads and the shared key."""
         return self.heads * self.head_dim // tensor + self.head_dim
 
-    def divides(self, tensor: int) -> bool:
-        """Heads and output groups come out whole."""
-        return self.heads % tensor == 0 and self.output_groups % tensor == 0
+    @property
+    def cut(self) -> dict[str, int]:
+        """Heads and output groups."""
+        return {"attention heads": self.heads, "groups": self.output_groups}
 
     @property
     def divided(self) -> str:

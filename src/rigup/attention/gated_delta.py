@@ -36,14 +36,10 @@ class GatedDelta(Recurrent):
         """Queries, keys, values and the output gate."""
         return self.convolved(tensor) + self.value_heads * self.value_dim // tensor
 
-    def divides(self, tensor: int) -> bool:
-        """Key heads and value heads come out whole."""
-        return self.key_heads % tensor == 0 and self.value_heads % tensor == 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.key_heads} key heads and {self.value_heads} value heads of linear attention"
+    def cut(self) -> dict[str, int]:
+        """Key heads and value heads."""
+        return {"key heads": self.key_heads, "value heads of linear attention": self.value_heads}
 
     @property
     def shape(self) -> str:

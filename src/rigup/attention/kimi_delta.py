@@ -40,14 +40,10 @@ class KimiDelta(Recurrent):
         """Queries, keys, values and the gates."""
         return 5 * self.heads * self.head_dim // tensor
 
-    def divides(self, tensor: int) -> bool:
-        """Heads come out whole."""
-        return self.heads % tensor == 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.heads} heads of linear attention"
+    def cut(self) -> dict[str, int]:
+        """Heads."""
+        return {"heads of linear attention": self.heads}
 
     @property
     def shape(self) -> str:

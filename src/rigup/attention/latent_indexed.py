@@ -10,7 +10,7 @@ the cache's type, and only on layers with an indexer of their own: measured, 21 
 from typing import Literal
 
 from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage
-from rigup.attention.latent_heads import LatentHeads
+from rigup.attention.latent import LatentHeads
 
 _SCALE_BYTES = 4
 _FP8_GROUP = 128

@@ -34,14 +34,10 @@ class Mamba(Recurrent):
         """Inputs and gate."""
         return 2 * self.channels // tensor
 
-    def divides(self, tensor: int) -> bool:
-        """Channels come out whole."""
-        return self.channels % tensor == 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.channels} Mamba channels"
+    def cut(self) -> dict[str, int]:
+        """Channels."""
+        return {"Mamba channels": self.channels}
 
     @property
     def shape(self) -> str:

@@ -35,14 +35,10 @@ class Mamba2(Recurrent):
         """Gate, inputs and the groups' vectors."""
         return self.convolved(tensor) + self.heads * self.head_dim // tensor
 
-    def divides(self, tensor: int) -> bool:
-        """Heads come out whole."""
-        return self.heads % tensor == 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return f"{self.heads} Mamba heads"
+    def cut(self) -> dict[str, int]:
+        """Heads."""
+        return {"Mamba heads": self.heads}
 
     @property
     def shape(self) -> str:

@@ -12,27 +12,20 @@ class FeedForward(AttentionClass):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """Nothing."""
-        del storage
         return ()
 
     def parameters(self, hidden: int) -> int:
         """None."""
-        del hidden
         return 0
 
     def activations(self, tensor: int) -> int:
         """None."""
-        del tensor
         return 0
 
-    def divides(self, tensor: int) -> bool:
-        """Any number of ranks."""
-        return tensor > 0
-
     @property
-    def divided(self) -> str:
-        """What must come out whole, for people."""
-        return "nothing"
+    def cut(self) -> dict[str, int]:
+        """Nothing."""
+        return {}
 
     @property
     def shape(self) -> str:

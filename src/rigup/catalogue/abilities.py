@@ -105,12 +105,6 @@ def package(engine: str, version: str) -> dict[str, str]:
     return found
 
 
-def ability_list_text(abilities: AbilityList) -> str:
-    """A list as its file says it: one name a line, so that a change is readable in a diff."""
-    told = abilities.model_dump(mode="json") | {kind: sorted(abilities.names(kind)) for kind in KINDS}
-    return json.dumps(told, indent=1) + "\n"
-
-
 @functools.cache
 def _conversions(pairs: frozenset[str]) -> dict[str, str]:
     """What llama.cpp calls each class."""

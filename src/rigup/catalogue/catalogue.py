@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rigup.catalogue.abilities import AbilityList
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.data_files import read_entries, read_lists
+from rigup.catalogue.data_files import DATA, read_entries, read_lists
 from rigup.catalogue.engine_files import FILES, EngineChange, load_engines
 from rigup.catalogue.engines import Engine
 from rigup.catalogue.gpu_names import GpuEntry
@@ -29,7 +29,6 @@ from rigup.errors import InputError
 from rigup.regular_files import files_in
 from rigup.rig import Gpu
 
-DATA = Path(__file__).parent / "data"
 FOLDER = "catalogue"
 NAME_LISTS = "engines/flags"
 ABILITY_LISTS = "engines/abilities"

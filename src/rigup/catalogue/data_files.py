@@ -17,9 +17,16 @@ from rigup.units import Frozen
 
 Entry = TypeVar("Entry", bound=Frozen)
 
+DATA = Path(__file__).parent / "data"
+"""The toolkit's own files."""
 EXAMPLE_HINT = "compare with the toolkit's own files under rigup/catalogue/data/"
 LARGEST_NUMBER = 10**15
 """No size, speed or count of a catalogue comes near it."""
+
+
+def toolkit_facts(file: str, kind: type[Entry]) -> Entry:
+    """What one of the toolkit's own files says. file: its path below DATA."""
+    return kind.model_validate(toml_of(DATA / file, read_text(DATA / file), EXAMPLE_HINT))
 
 
 def read_entries(
@@ -67,6 +74,13 @@ def read_lists(folder: Path, kind: type[Entry]) -> tuple[Entry, ...]:
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"{path}: {where}: {first['msg']}", "read it again: rigup lock --upgrade ENGINE") from None
     return tuple(found)
+
+
+def list_text(entry: Frozen) -> str:
+    """A file that read_lists reads: one name a line, so that a change is readable in a diff."""
+    values = entry.model_dump(mode="json")
+    said = {key: sorted(value) if isinstance(value, list) else value for key, value in values.items()}
+    return json.dumps(said, indent=1) + "\n"
 
 
 def _merged(defaults: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:

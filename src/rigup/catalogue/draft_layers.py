@@ -1,15 +1,12 @@
 """Which releases run the built-in draft layers (MTP) of a model: engines have a class of its own for them."""
 
 import functools
-from pathlib import Path
 
-from rigup.catalogue.data_files import read_file
+from rigup.catalogue.data_files import DATA, read_file
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.model import Model
 from rigup.service import EngineName
 from rigup.units import Frozen
-
-FILE = Path(__file__).parent / "data" / "draft_layers.toml"
 
 
 class DraftLayers(Frozen):
@@ -50,4 +47,4 @@ def source(engine: EngineName) -> str:
 
 @functools.cache
 def _known() -> dict[str, DraftLayers]:
-    return {entry.engine: entry for entry in read_file(FILE, "draft_layers", DraftLayers)}
+    return {entry.engine: entry for entry in read_file(DATA / "draft_layers.toml", "draft_layers", DraftLayers)}

@@ -3,15 +3,12 @@
 The figures live in `data/drivers/versions.toml`, each with its source.
 """
 
-import tomllib
 from datetime import date
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.lock import LockedCudaToolkit, LockedDriver
 from rigup.units import Frozen
-
-FILE = Path(__file__).parent / "data" / "drivers" / "versions.toml"
 
 
 class DriverVersions(Frozen):
@@ -71,14 +68,17 @@ class NvidiaVersions(Frozen):
 
     def cuda_toolkit(self, wanted: str | None = None) -> LockedCudaToolkit | None:
         """A release by its version, the newest known one of a series ("13.3"), or the default; None if unknown."""
-        wanted = wanted or self.default_toolkit
-        found = [t for t in self.cuda_toolkits if t.version == wanted or t.version.startswith(f"{wanted}.")]
-        return LockedCudaToolkit(version=found[-1].version, packages=found[-1].packages) if found else None
+        newest = self._newest_toolkit(wanted or self.default_toolkit)
+        return LockedCudaToolkit(version=newest.version, packages=newest.packages) if newest else None
 
     def faulty_toolkit(self, version: str) -> CudaToolkit | None:
         """The newest known release of this version or series ("13.2") if it has a fault, otherwise None."""
-        found = [t for t in self.cuda_toolkits if t.version == version or t.version.startswith(f"{version}.")]
-        return found[-1] if found and found[-1].fault else None
+        newest = self._newest_toolkit(version)
+        return newest if newest and newest.fault else None
+
+    def _newest_toolkit(self, wanted: str) -> CudaToolkit | None:
+        found = (t for t in reversed(self.cuda_toolkits) if f"{t.version}.".startswith(f"{wanted}."))
+        return next(found, None)
 
     def sound_toolkit_after(self, version: str) -> CudaToolkit | None:
         """The first known release after this one without a fault; None if there is none."""
@@ -91,7 +91,7 @@ def locked_driver(version: str) -> LockedDriver:
     return LockedDriver(version=version, branch=version.partition(".")[0])
 
 
-@lru_cache(maxsize=1)
+@cache
 def nvidia_versions() -> NvidiaVersions:
     """Reads the toolkit's file."""
-    return NvidiaVersions.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("drivers/versions.toml", NvidiaVersions)

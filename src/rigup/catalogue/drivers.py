@@ -3,16 +3,14 @@
 The figures live in `data/drivers/nvidia.toml`, each with its source.
 """
 
-import tomllib
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.units import Frozen
 
-FILE = Path(__file__).parent / "data" / "drivers" / "nvidia.toml"
 DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 REPOSITORY_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 
@@ -76,7 +74,7 @@ class Modules(Frozen):
     source: str
 
 
-class Reserve(Frozen):
+class BranchReserve(Frozen):
     """MiB per GPU that driver branches since `branch` reserve beyond the planner's constants."""
 
     branch: int
@@ -93,19 +91,19 @@ class DriverFacts(Frozen):
     packages: Packages
     held: HeldPackages
     modules: Modules
-    reserves: tuple[Reserve, ...]
+    reserves: tuple[BranchReserve, ...]
 
     def distribution(self, os: str) -> SupportedSystem | None:
         """Facts about an operating system, by its name in `rig.os` ("debian-12")."""
         return next((known for known in self.distributions if known.os == os), None)
 
-    def reserve(self, branch: int) -> Reserve | None:
+    def reserve(self, branch: int) -> BranchReserve | None:
         """The newest reserve that applies to a branch; None if the planner's constants already include it."""
         known = [entry for entry in self.reserves if entry.branch <= branch]
         return max(known, key=lambda entry: entry.branch, default=None)
 
 
-@lru_cache(maxsize=1)
+@cache
 def driver_facts() -> DriverFacts:
     """Reads the toolkit's file."""
-    return DriverFacts.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("drivers/nvidia.toml", DriverFacts)

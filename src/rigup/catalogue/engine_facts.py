@@ -6,10 +6,9 @@ from pydantic import Field
 
 from rigup.artifacts import Variant
 from rigup.catalogue.versions import Ranged
-from rigup.units import Frozen, compute_capability
+from rigup.units import Capability, Frozen, compute_capability
 
 WeightFormat = Literal["bf16", "fp8", "mxfp8", "nvfp4", "mxfp4", "int4", "gguf"]
-Capability = Annotated[str, Field(pattern=r"^\d+\.\d+$")]
 
 
 class FormatSupport(Ranged):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rigup.catalogue.abilities import KINDS, Abilities, Addition
-from rigup.catalogue.data_files import validated
+from rigup.catalogue.data_files import DATA, validated
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
     EnvironmentRecipe,
@@ -17,14 +17,13 @@ from rigup.catalogue.engine_facts import (
     RpcRecipe,
 )
 from rigup.catalogue.engines import Engine, EngineRelease, EngineVersion
-from rigup.catalogue.versions import version_key
+from rigup.catalogue.versions import of_release, version_key
 from rigup.errors import InputError
 from rigup.regular_files import read_text, toml_of
 from rigup.service import BuildMethod, EngineName
 from rigup.units import Frozen
 
-DATA = Path(__file__).parent / "data" / "engines"
-FILES = tuple(DATA / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
+FILES = tuple(DATA / "engines" / name for name in ("llama_cpp.toml", "sglang.toml", "vllm.toml"))
 _HINT = "compare with the toolkit's own engine files and docs/catalogue.md"
 _TOML_HINT = "write it as TOML, like the toolkit's own engine files"
 
@@ -101,8 +100,8 @@ class EngineFile(EngineChange):
         version = release.version
         types = next((known.names for known in self.kv_cache_types if known.holds(version)), {})
         if release.archive is None and self.archive is not None:
-            archive, root = (text.replace("{version}", version) for text in (self.archive, self.archive_root))
-            release = release.model_copy(update={"archive": archive, "archive_root": root})
+            release = release.model_copy(update={"archive": self.archive, "archive_root": self.archive_root})
+            release = of_release(release, version, "archive", "archive_root")
         added = {
             kind: {one.name: one.source for one in getattr(self, kind) if one.holds(version)}
             for kind in KINDS
@@ -120,8 +119,10 @@ class EngineFile(EngineChange):
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,
             rpc=self.rpc,
-            images=tuple(known for known in self.images if known.holds(version)),
-            environments=tuple(_filled_in(known, version) for known in self.environments if known.holds(version)),
+            images=tuple(of_release(known, version, "tag") for known in self.images if known.holds(version)),
+            environments=tuple(
+                of_release(known, version, "indexes", "provides") for known in self.environments if known.holds(version)
+            ),
             source=self.source,
         )
 
@@ -148,11 +149,3 @@ def load_engines(paths: Iterable[Path] = FILES, changes: Iterable[EngineChange] 
     for change in changes:
         files[change.name] = change.laid_over(files[change.name])
     return tuple(file.resolved() for file in files.values())
-
-
-def _filled_in(recipe: EnvironmentRecipe, version: str) -> EnvironmentRecipe:
-    filled = {
-        field: {name: text.replace("{version}", version) for name, text in getattr(recipe, field).items()}
-        for field in ("indexes", "provides")
-    }
-    return recipe.model_copy(update=filled)

@@ -3,15 +3,13 @@
 The figures live in `data/engines/`, each with its source; `engine_files` reads them, and what a fleet adds.
 """
 
-import functools
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from packaging.version import Version
-from pydantic import Field
 
-from rigup.artifacts import Variant
+from rigup.artifacts import Sha256, Variant
 from rigup.catalogue.abilities import Abilities, AbilityList, Kind
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
@@ -37,7 +35,7 @@ class EngineRelease(Frozen):
     """
 
     version: VersionText
-    wheels: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = {}
+    wheels: dict[str, Sha256] = {}
     python: str | None = None
     torch: str | None = None
     flashinfer: str | None = None
@@ -127,9 +125,8 @@ class EngineVersion(EngineRelease):
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))
 
     def image(self, variant: Variant) -> Image | None:
-        """Its container image for GPUs or for the CPU, with the tag filled in; None if there is none."""
-        found = next((known for known in self.images if known.variant == variant), None)
-        return found and found.model_copy(update={"tag": found.tag.replace("{version}", self.version)})
+        """Its container image for GPUs or for the CPU; None if there is none."""
+        return next((known for known in self.images if known.variant == variant), None)
 
     def environment(self, variant: Variant) -> EnvironmentRecipe | None:
         """The recipe of its Python environment; None without such a build."""
@@ -152,13 +149,13 @@ class EngineVersion(EngineRelease):
             return None
         cuda = (f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}",) if architectures else ()
         series = ".".join((toolkit or self.cuda or "").split(".")[:2])
-        own = {"{version}": self.version, "{number}": self.version.removeprefix("b")}
-        own |= {"{toolkit}": series, "{packages}": series.replace(".", "-")}
+        names = {"{version}": self.version, "{number}": self.version.removeprefix("b")}
+        names |= {"{toolkit}": series, "{packages}": series.replace(".", "-")}
 
         def named(words: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(
-                functools.reduce(lambda word, name: word.replace(name, own[name]), own, word) for word in words
-            )
+            for name, text in names.items():
+                words = tuple(word.replace(name, text) for word in words)
+            return words
 
         return recipe.model_copy(
             update={

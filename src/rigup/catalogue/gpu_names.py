@@ -3,42 +3,25 @@
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from rigup.artifacts import Architecture
 from rigup.rig import Gpu
-from rigup.units import Frozen
 
 _VENDOR = re.compile(r"^(nvidia\s+)?(geforce\s+)?", re.IGNORECASE)
 
 
-class GpuEntry(Frozen):
-    """One [[gpu]] of a catalogue file. Only what planning needs is required; the rest is derived or unknown.
+class GpuEntry(Gpu):
+    """One [[gpu]] of a catalogue file. Only what planning needs is required; the rest is derived or unknown."""
 
-    memory_mib: the total that NVML reports. memory_bandwidth_gbs: 10**9 bytes per second.
-    """
-
-    name: str
-    key: str | None = None
-    moe_config_name: str | None = None
-    architecture: str
-    compute_capability: Annotated[str, Field(pattern=r"^\d+\.\d+$")]
-    memory_mib: Annotated[int, Field(ge=1)] | None = None
-    memory_bandwidth_gbs: Annotated[float, Field(gt=0)]
-    unified_memory: bool = False
-    default_power_w: Annotated[int, Field(ge=1)] | None = None
-    power_range_w: tuple[int, int] | None = None
-    open_kernel_module: Literal["supported", "required"] = "supported"
-    nvswitch: bool = False
-    host_architecture: Architecture = "x86_64"
-    minimum_driver_branch: Annotated[int, Field(ge=1)] | None = None
+    key: str = ""
+    moe_config_name: str = ""
     sources: Annotated[dict[str, str], Field(min_length=1)]
 
     def gpu(self) -> Gpu:
         """The entry as a Gpu; key and fused-MoE name are derived from the name if the file does not give them."""
-        data = self.model_dump()
+        data = dict(self)
         data["key"] = self.key or re.sub(r"[^a-z0-9]+", "-", short_name(self.name).lower()).strip("-")
         # vLLM 0.33.0 platform_utils.get_device_name_as_file_name: white space and slashes become underscores.
         data["moe_config_name"] = self.moe_config_name or re.sub(r"[\s/]+", "_", self.name)

@@ -2,14 +2,11 @@
 
 import functools
 import re
-from pathlib import Path
 
-from rigup.catalogue.data_files import read_entries
+from rigup.catalogue.data_files import DATA, read_entries
 from rigup.catalogue.model import ParserNames
 from rigup.service import EngineName
 from rigup.units import Frozen
-
-FOLDER = Path(__file__).parent / "data" / "parsers"
 
 
 class KnownParsers(Frozen):
@@ -42,4 +39,4 @@ def parsers_of(repo: str) -> KnownParsers | None:
 
 @functools.cache
 def _known() -> tuple[KnownParsers, ...]:
-    return read_entries(FOLDER, "parsers", KnownParsers)
+    return read_entries(DATA / "parsers", "parsers", KnownParsers)

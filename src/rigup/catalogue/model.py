@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from rigup.attention import Attention
-from rigup.layer_range import MOST_LAYERS
+from rigup.layer_range import MOST_LAYERS, check_each_once
 from rigup.service import EngineName
 from rigup.units import Frozen
 
@@ -88,14 +88,8 @@ class Model(Frozen):
 
     @model_validator(mode="after")
     def _every_layer_once(self) -> Self:
-        for name, entries, layers in (
-            ("attention", self.attention, self.layers),
-            ("mtp_attention", self.mtp_attention, None),
-        ):
-            numbers = sorted(number for entry in entries for number in entry.layers)
-            if numbers != list(range(len(numbers) if layers is None else layers)):
-                count = "from 0 on" if layers is None else f"from 0 to {layers - 1}"
-                raise ValueError(f"{name}: each layer {count} must be in one entry, and in no other")
+        check_each_once("attention", (entry.layers for entry in self.attention), self.layers)
+        check_each_once("mtp_attention", (entry.layers for entry in self.mtp_attention))
         return self
 
     def other_vocabulary(self, other: "Model", tolerated: int = 0) -> str:

@@ -44,12 +44,6 @@ class NameList(Frozen):
         return all(mine in (None, its) for mine, its in zip(own, build, strict=True))
 
 
-def name_list_text(names: NameList) -> str:
-    """The text of a list's file: one line for each name, so that diffs are readable."""
-    content = names.model_dump(mode="json") | {"options": sorted(names.options), "variables": sorted(names.variables)}
-    return json.dumps(content, indent=1) + "\n"
-
-
 @functools.cache
 def known_options(engine: str, version: str) -> frozenset[str]:
     """Every option name, short and long, that the version's server accepts."""

@@ -6,11 +6,12 @@ a fleet's into its `catalogue/overheads/`.
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from rigup.plan import Parallel
+from rigup.service import EngineName
 from rigup.units import Frozen
 
 FOLDER = "overheads"
@@ -24,7 +25,7 @@ class MeasuredOverhead(Frozen):
     constant. sources: for `runtime_mib`: from how many starts it was measured, and when.
     """
 
-    engine: Literal["vllm", "sglang", "llama.cpp"]
+    engine: EngineName
     version: str
     gpu: str
     gpus: Annotated[int, Field(ge=1)]

@@ -5,19 +5,17 @@ between the levels are a judgement; docs/choice.md explains them.
 """
 
 import re
-from functools import lru_cache
-from pathlib import Path
+from functools import cache, lru_cache
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.data_files import read_entries
+from rigup.catalogue.data_files import DATA, read_entries
 from rigup.catalogue.model import Model
 from rigup.units import Frozen
 
 FOLDER, TABLE = "qualities", "quality"
-FILES = Path(__file__).parent / "data" / "qualities"
 Level = Literal["lossless", "near", "good", "degraded"]
 LEVELS: tuple[Level, ...] = ("lossless", "near", "good", "degraded")
 # The most that a level may lose: mean KL divergence in nats, and percent of a benchmark's points.
@@ -83,10 +81,10 @@ class JudgedQuality(Frozen):
         return f"{self.level}, not counting the experts that were pruned" if self.pruned else self.level
 
 
-@lru_cache(maxsize=1)
+@cache
 def published() -> tuple[Quality, ...]:
     """All figures in the catalogue."""
-    return read_entries(FILES, TABLE, Quality)
+    return read_entries(DATA / FOLDER, TABLE, Quality)
 
 
 def quality_of(checkpoint: CheckpointEntry, model: Model, own: tuple[Quality, ...] = ()) -> JudgedQuality:

@@ -3,23 +3,22 @@
 Derived from published logs; each figure says which. A fleet's own figures (rigup.catalogue.overheads) take its place.
 """
 
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
 
+from rigup.catalogue.data_files import DATA, toolkit_facts
 from rigup.catalogue.versions import Ranged
-from rigup.regular_files import files_in, read_text, toml_of
+from rigup.regular_files import files_in
 from rigup.service import EngineName
 from rigup.units import GIB, MIB, Frozen
 
-FOLDER = Path(__file__).parent / "data" / "runtimes"
 # Sequences of the largest batch that vLLM captures a graph for by default: rows of graphs are of at least as many.
 _GRAPH_SEQUENCES = 512
 
 
-class Reserve(Frozen):
+class HiddenMemory(Frozen):
     """What the driver keeps of a GPU, so that CUDA does not see it: mib, and mib_per_gib of its memory."""
 
     mib: float
@@ -61,7 +60,7 @@ class Runtimes(Frozen):
     """The figures of one engine."""
 
     engine: EngineName
-    reserve: Reserve
+    reserve: HiddenMemory
     sampler: tuple[SamplerProfile, ...]
     process: tuple[ProcessShare, ...]
     graphs: tuple[ProcessShare, ...] = ()
@@ -93,9 +92,8 @@ def _best(
     return max(fitting, key=lambda entry: entry.order, default=None)
 
 
-@lru_cache(maxsize=1)
+@cache
 def runtimes() -> dict[str, Runtimes]:
     """The toolkit's figures by engine; engines that are not here have one constant."""
-    files = files_in(FOLDER, ".toml")
-    found = [Runtimes.model_validate(toml_of(path, read_text(path), "")) for path in files]
+    found = [toolkit_facts(f"runtimes/{path.name}", Runtimes) for path in files_in(DATA / "runtimes", ".toml")]
     return {entry.engine: entry for entry in found}

@@ -4,15 +4,12 @@ The figures live in `data/systems/systems.toml`, each with its source.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.catalogue.drivers import DEBIAN_ARCHITECTURES
 from rigup.units import Frozen
-
-FILE = Path(__file__).parent / "data" / "systems" / "systems.toml"
 
 
 class System(Frozen):
@@ -78,10 +75,10 @@ class SystemFacts(Frozen):
         return ""
 
 
-@lru_cache(maxsize=1)
+@cache
 def system_facts() -> SystemFacts:
     """Reads the toolkit's file."""
-    return SystemFacts.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("systems/systems.toml", SystemFacts)
 
 
 def kernel_headers(system: System, architecture: str, kernel: str, followed: Iterable[str] = ()) -> tuple[str, ...]:

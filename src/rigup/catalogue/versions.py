@@ -1,7 +1,7 @@
 """Versions of engines, how they compare, and facts that hold for a range of them."""
 
 import functools
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator
@@ -23,6 +23,7 @@ def _comparable(text: str) -> str:
     return text
 
 
+Entry = TypeVar("Entry", bound=Frozen)
 VersionText = Annotated[str, AfterValidator(_comparable)]
 
 
@@ -40,6 +41,18 @@ class Ranged(Frozen):
         return after_start and (self.before is None or key < version_key(self.before))
 
 
+def of_release(entry: Entry, version: str, *fields: str) -> Entry:
+    """The same with a release in the place of {version} in some of its fields: texts, or tables of texts."""
+    filled: dict[str, object] = {}
+    for field in fields:
+        said = getattr(entry, field)
+        if isinstance(said, dict):
+            filled[field] = {key: text.replace("{version}", version) for key, text in said.items()}
+        else:
+            filled[field] = said.replace("{version}", version)
+    return entry.model_copy(update=filled)
+
+
 @functools.cache
 def in_ranges(version: str, ranges: str) -> bool:
     """Whether a version is in one of the ranges: "0.12.0..0.23.0 0.30.0"; an empty text matches nothing."""
@@ -49,19 +62,6 @@ def in_ranges(version: str, ranges: str) -> bool:
         if version_key(first) <= key <= version_key(last or first):
             return True
     return False
-
-
-def ranges_of(known_in: set[str], versions: tuple[str, ...]) -> str:
-    """The ranges of `versions`, in ascending order, that have something: what `in_ranges` reads."""
-    spans: list[list[str]] = []
-    open_span = False
-    for version in versions:
-        if version in known_in:
-            if not open_span:
-                spans.append([version])
-            spans[-1] = [spans[-1][0], version]
-        open_span = version in known_in
-    return " ".join(first if first == last else f"{first}..{last}" for first, last in spans)
 
 
 def listed_version(version: str, versions: tuple[str, ...]) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
-from rigup.catalogue import data_files
+from rigup.catalogue.data_files import DATA
 from rigup.checkpoints.config import TEXT_MODELS, Config
 from rigup.checkpoints.mixture import EXPERTS, PER_TOKEN
 
-FILE = Path(data_files.__file__).parent / "data" / "class_defaults.json"
 # What a whole configuration always says: without these it is damaged, whatever its class has.
 SIZES = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
 # Names of one size: where the configuration says it by one of them, none of the others is taken.
@@ -30,18 +28,6 @@ NAMES = (
     ("n_shared_experts", "num_shared_experts", "shared_expert_intermediate_size"),
     ("sliding_window_pattern", "has_own_layer_types", "layer_types", "hybrid_layer_pattern"),
 )
-_KEYS = (
-    "num_hidden_layers hidden_size num_attention_heads num_key_value_heads head_dim v_head_dim vocab_size "
-    "intermediate_size intermediate_size_mlp max_position_embeddings sliding_window use_sliding_window "
-    "attention_chunk_size no_rope_layer_interval global_head_dim num_global_key_value_heads attention_k_eq_v "
-    "num_kv_shared_layers full_attention_interval linear_num_key_heads linear_num_value_heads linear_key_head_dim "
-    "linear_value_head_dim linear_conv_kernel_dim kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim "
-    "n_routed_experts num_local_experts num_experts moe_num_experts num_experts_per_tok num_experts_per_token "
-    "top_k_experts experts_per_token moe_topk moe_intermediate_size shared_expert_intermediate_size "
-    "n_shared_experts num_shared_experts first_k_dense_replace decoder_sparse_step interleave_moe_layer_step "
-    "enable_moe_block"
-)
-SHAPE_KEYS = frozenset(_KEYS.split())
 
 
 def with_class_defaults(config: Config) -> Config:
@@ -77,5 +63,5 @@ def _lacks(data: dict[str, object], key: str) -> bool:
 
 @cache
 def _table() -> dict[str, dict[str, dict[str, int | bool]]]:
-    found: dict[str, dict[str, dict[str, int | bool]]] = json.loads(FILE.read_text())
+    found: dict[str, dict[str, dict[str, int | bool]]] = json.loads((DATA / "class_defaults.json").read_text())
     return found

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
 
 from rigup.errors import InputError
+from rigup.layer_range import MOST_LAYERS
 from rigup.plain_values import quoted
 from rigup.regular_files import is_shallow
-from rigup.units import bytes_text
+from rigup.units import Frozen, bytes_text
+
+Noun = TypeVar("Noun", bound=Frozen)
 
 LARGEST = 2**24
 MOST_COMMAS = 500_000
-MOST_LAYERS = 1024
 LARGEST_NUMBER = 2**40
 LONGEST_TEXT = 200
 TEXT_MODELS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -93,9 +97,9 @@ class Config:
     @property
     def layers(self) -> int:
         """How many layers the model has."""
-        if not self.has("num_hidden_layers", "n_layer", "n_layers") and self.has("layers_block_type"):
-            return len(self.data["layers_block_type"])
-        return self.number("num_hidden_layers", "n_layer", "n_layers", most=MOST_LAYERS)
+        kinds = self.data.get("layers_block_type")
+        default = len(kinds) if isinstance(kinds, list) else None
+        return self.number("num_hidden_layers", "n_layer", "n_layers", default=default, most=MOST_LAYERS)
 
     @property
     def hidden(self) -> int:
@@ -105,6 +109,16 @@ class Config:
     def wrong(self, key: str, what: str) -> InputError:
         """The error for a value that cannot be used."""
         return InputError(f"{self.where}: {key}: {what}", HINT)
+
+
+def built(noun: type[Noun], fields: dict[str, Any], where: str, hint: str = HINT) -> Noun:
+    """The noun with these fields. Raises InputError, beginning with `where`, naming the first that cannot be right."""
+    try:
+        return noun(**fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        raise InputError(f"{where}: {key}: {first['msg'][:160]}", hint) from None
 
 
 def read_config(content: bytes, where: str) -> Config:

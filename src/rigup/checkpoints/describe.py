@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -13,12 +13,12 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
 from rigup.checkpoints.byte_source import ByteSource
 from rigup.checkpoints.class_defaults import left_out, with_class_defaults
-from rigup.checkpoints.config import LARGEST, read_config
-from rigup.checkpoints.facts import Extras, Files, Origin, checkpoint_of, is_tied, model_of
+from rigup.checkpoints.config import LARGEST, Config, built, read_config
+from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
 from rigup.checkpoints.gguf_config import gguf_config
 from rigup.checkpoints.gguf_header import GgufHeader, read_gguf_header
 from rigup.checkpoints.maker import read_extras
-from rigup.checkpoints.part_sums import CheckpointSums, sums_of
+from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
 from rigup.checkpoints.repository import Repository
 from rigup.checkpoints.safetensors_header import read_safetensors_header
 from rigup.checkpoints.template import gguf_templates, repository_templates, takes_tools
@@ -65,12 +65,14 @@ def describe(
     Raises InputError for what is missing or cannot be right, and Unreachable.
     """
     counted = _Counted(repository)
-    weights = any(path.endswith(".safetensors") for path in repository.files)
-    if quant is None and weights:
-        found = _safetensors(counted.repository, name)
+    if quant is None and any(path.endswith(".safetensors") for path in repository.files):
+        contents = _safetensors(counted.repository)
     else:
-        found = _gguf(counted.repository, quant, name)
-    model, checkpoint = found
+        contents = _gguf(counted.repository, quant)
+    extras = read_extras(repository)
+    name = name or contents.model
+    model = model_of(name, contents.config, contents.sums, contents.origin, contents.weights, extras)
+    checkpoint = _checkpoint(repository, contents, model.name, extras)
     same = next((known for key, known in models.items() if key.lower() == model.name.lower()), None)
     if same is not None:
         _check_same(repository, model, same)
@@ -90,6 +92,25 @@ def read_contents(repository: Repository, quant: str | None, layers: int) -> dic
     if count != layers:
         raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
     return {"read_tensors": found.tensors, "template_tools": found.template_tools}
+
+
+@dataclass(frozen=True)
+class _Contents:
+    """What the files of a checkpoint say. paths: of the weights. model: what its name would be."""
+
+    paths: Sequence[str]
+    model: str
+    quant: str
+    scheme: Scheme
+    config: Config
+    origin: Origin
+    sums: CheckpointSums
+    templates: Sequence[str]
+
+    @property
+    def weights(self) -> str:
+        """The weight files, for sources."""
+        return self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} files"
 
 
 class _Counted:
@@ -122,9 +143,10 @@ def _check_same(repository: Repository, model: Model, known: Model) -> None:
             )
 
 
-def _safetensors(repository: Repository, name: str | None) -> tuple[Model, CheckpointEntry]:
+def _safetensors(repository: Repository) -> _Contents:
     index = repository.small(INDEX, LARGEST_INDEX)
-    paths = [path for path in safetensors_files(repository.where, repository.files, index) if _is_weights(path)]
+    found = safetensors_files(repository.where, repository.files, index)
+    paths = [path for path in found if path.endswith(".safetensors")]
     content = repository.small(CONFIG, LARGEST)
     if content is None:
         raise InputError(
@@ -133,39 +155,44 @@ def _safetensors(repository: Repository, name: str | None) -> tuple[Model, Check
         )
     written = read_config(content, f"{repository.where}: {CONFIG}")
     config = with_class_defaults(written)
-    said, where = config.data.get("quantization_config"), config.where
-    said = said or config.text_model.data.get("quantization_config")
+    scheme = _scheme(repository, config)
+    tensors = [tensor for header in _each(repository, paths, read_safetensors_header) for tensor in header]
+    _check_count(repository, tensors)
+    return _Contents(
+        paths,
+        model_name(repository.name),
+        quant_name(scheme),
+        scheme,
+        config,
+        Origin(repository.label, left_out=left_out(written)),
+        sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config)),
+        repository_templates(repository),
+    )
+
+
+def _scheme(repository: Repository, config: Config) -> Scheme:
+    """The quantisation: as the configuration says it, the language model's part of it, or a file beside it."""
+    text, where = config.text_model.data, config.where
+    said = config.data.get("quantization_config") or text.get("quantization_config")
     if not said and (beside := repository.small(QUANTISATION, LARGEST)) is not None:
         where = f"{repository.where}: {QUANTISATION}"
         said = read_config(beside, where).data.get("quantization")
     if said is not None and not isinstance(said, dict):
         raise InputError(f"{where}: quantization_config: must be a table", "choose another checkpoint of the model")
-    if said and (experts := config.text_model.data.get("expert_dtype")) is not None:
+    if said and (experts := text.get("expert_dtype")) is not None:
         said = {**said, "expert_dtype": experts}
-    scheme = read_scheme(said, f"{where}: quantization_config")
-    headers = _each(repository, paths, read_safetensors_header)
-    tensors = [tensor for header in headers for tensor in header]
-    _check_count(repository, tensors)
-    sums = sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config))
-    origin, extras = Origin(repository.label, left_out=left_out(written)), read_extras(repository)
-    described = _count(paths)
-    model = model_of(name or model_name(repository.name), config, sums, origin, described, extras)
-    files = Files(sum(repository.files[path] for path in paths), len(paths), described=described)
-    entry = _entry(repository, quant_name(scheme), model.name, scheme, files, sums, origin, extras)
-    return model, entry.model_copy(update={"template_tools": takes_tools(repository_templates(repository))})
+    return read_scheme(said, f"{where}: quantization_config")
 
 
-def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[Model, CheckpointEntry]:
-    quant = quant or _only_quant(repository)
-    paths = gguf_files(repository.where, quant, "", repository.files)
+def _gguf(repository: Repository, quant: str | None) -> _Contents:
+    paths = gguf_files(repository.where, quant or _only_quant(repository), "", repository.files)
     quant = gguf_quants(paths)[0]
     headers = _each(repository, paths, read_gguf_header)
     first = headers[0]
     tensors = [tensor for header in headers for tensor in header.tensors]
     _check_count(repository, tensors)
     _check_split(repository, first, paths, len(tensors))
-    whole = replace(first, tensors=tuple(tensors))
-    from_file = gguf_config(whole, f"{repository.where}: {paths[0]}")
+    from_file = gguf_config(replace(first, tensors=tuple(tensors)), f"{repository.where}: {paths[0]}")
     content = repository.small(CONFIG, LARGEST)
     # A config.json of the repository says more than the file: state types, draft layers.
     beside = read_config(content, f"{repository.where}: {CONFIG}") if content is not None else None
@@ -173,34 +200,45 @@ def _gguf(repository: Repository, quant: str | None, name: str | None) -> tuple[
         config, origin = from_file, Origin(repository.label, f"{paths[0]}: metadata")
     else:
         config, origin = with_class_defaults(beside), Origin(repository.label, CONFIG, left_out(beside))
-    layers = from_file.layers
-    sums = sums_of(repository.where, tensors, layers, Gguf(), tied=False)
-    extras = read_extras(repository)
-    described = paths[0] if len(paths) == 1 else _count(paths)
-    model = model_of(name or _gguf_model(repository, first, quant), config, sums, origin, described, extras)
-    size = sum(repository.files[path] for path in paths)
-    files = Files(size, len(paths), paths[0], described)
-    entry = _entry(repository, quant, model.name, Gguf(), files, sums, origin, extras)
-    return model, entry.model_copy(update={"template_tools": takes_tools(gguf_templates(first.metadata))})
+    return _Contents(
+        paths,
+        _gguf_model(repository, first, quant),
+        quant,
+        Gguf(),
+        config,
+        origin,
+        sums_of(repository.where, tensors, from_file.layers, Gguf(), tied=False),
+        gguf_templates(first.metadata),
+    )
 
 
-def _entry(
-    repository: Repository,
-    quant: str,
-    model: str,
-    scheme: Scheme,
-    files: Files,
-    sums: CheckpointSums,
-    origin: Origin,
-    extras: Extras,
-) -> CheckpointEntry:
-    more: dict[str, Any] = {"revision_seen": repository.revision, "notes": extras.notes}
-    more["location"] = repository.location
-    if extras.license:
-        more["license"] = extras.license
-    if scheme.catalogue != "gguf":
-        more["method"] = scheme.engine_name
-    return checkpoint_of(repository.name, quant, model, scheme.catalogue, files, sums, origin, **more)
+def _checkpoint(repository: Repository, contents: _Contents, model: str, extras: Extras) -> CheckpointEntry:
+    """The entry of the catalogue. Raises InputError for a name that a catalogue cannot have."""
+    scheme, sums, origin = contents.scheme.catalogue, contents.sums, contents.origin
+    fields: dict[str, Any] = {
+        "repo": repository.name,
+        "model": model,
+        "quant": contents.quant,
+        "scheme": scheme,
+        "method": "" if scheme == "gguf" else contents.scheme.engine_name,
+        "scope": "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear",
+        "bytes": sum(repository.files[path] for path in contents.paths),
+        "bytes_exact": True,
+        "tensors": tensor_bytes(sums.bytes),
+        "shards": len(contents.paths),
+        "entry": contents.paths[0] if scheme == "gguf" else "",
+        "revision_seen": repository.revision,
+        "location": repository.location,
+        "template_tools": takes_tools(contents.templates),
+        "license": extras.license or None,
+        "notes": extras.notes,
+        "sources": {
+            "bytes": f"{origin.label}: sizes of {contents.weights}",
+            "tensors": origin.headers(contents.weights),
+        },
+    }
+    where = f"{repository.name} {contents.quant}"
+    return built(CheckpointEntry, fields, where, "rename it, or choose another one")
 
 
 def _each(repository: Repository, paths: Sequence[str], read: Callable[[ByteSource], T]) -> list[T]:
@@ -250,15 +288,6 @@ def _only_quant(repository: Repository) -> str:
     raise InputError(
         f"{repository.where}: neither safetensors nor GGUF weights", "choose a repository with safetensors or GGUF"
     )
-
-
-def _is_weights(path: str) -> bool:
-    return path.endswith(".safetensors")
-
-
-def _count(paths: Iterable[str]) -> str:
-    names = list(paths)
-    return names[0] if len(names) == 1 else f"{len(names)} files"
 
 
 def model_name(repo: str) -> str:

@@ -1,4 +1,4 @@
-"""From what a repository says to the catalogue's entries: a Model, and a CheckpointEntry with its table of bytes."""
+"""From what a repository says to the catalogue's entry of a model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
-from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.known_parsers import parsers_of
 from rigup.catalogue.model import Model
-from rigup.checkpoints.config import HINT, Config
+from rigup.checkpoints.config import Config, built
 from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
-from rigup.checkpoints.part_sums import CheckpointSums, PartSums, tensor_bytes
-from rigup.errors import InputError
+from rigup.checkpoints.part_sums import CheckpointSums, PartSums
 
-SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 # Licences of free software, and those of makers that say they allow commerce, as hubs name them.
 COMMERCIAL = re.compile(
     r"(apache-2\.0|mit|bsd(-[23]-clause)?|isc|cc0-1\.0|cc-by-(sa-)?4\.0|openmdw(-1\.[01])?|openrail|llama[234](\.\d)?|gemma"
@@ -29,7 +24,7 @@ NON_COMMERCIAL = re.compile(r"non-?commercial|\bnc\b|research-only|cc-by-nc", re
 
 @dataclass(frozen=True)
 class Origin:
-    """Where figures are from, for `sources`: "Qwen/Qwen3-8B@0123456789ab"; name: of the model, by default.
+    """Where figures are from, for `sources`. label: "Qwen/Qwen3-8B@0123456789ab".
 
     left_out: what the configuration leaves to its class, and where that is from.
     """
@@ -80,7 +75,6 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "tied_embeddings": tied,
         "parameters": weights.body,
         "active_parameters": active(weights, feed_forward),
-        "reference_bits": 16,
         "license": extras.license,
         "commercial": allows_commerce(extras.license),
         "sampling": extras.sampling,
@@ -99,12 +93,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         **({"parsers": "; ".join(known.sources.values())} if known else {}),
         **extras.sources,
     }
-    try:
-        return Model(**fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{config.where}: {key}: {first['msg'][:160]}", HINT) from None
+    return built(Model, fields, config.where)
 
 
 def allows_commerce(license_name: str) -> bool | None:
@@ -132,54 +121,8 @@ def active(weights: PartSums, feed_forward: dict[str, int]) -> int:
 
 def _identity(config: Config, text: Config) -> dict[str, Any]:
     """What engines are asked for."""
-    named = _architecture(config, text)
-    return {"architectures": (named,)} if named else {"gguf_architecture": text.text("model_type")}
-
-
-def _architecture(config: Config, text: Config) -> str:
     for table in (config, text):
         named = table.data.get("architectures")
-        if isinstance(named, list) and named and isinstance(named[0], str) and len(named[0]) < 100:
-            return named[0]
-    return ""
-
-
-@dataclass(frozen=True)
-class Files:
-    """The weight files of a checkpoint: their bytes in all, how many, and the one that an engine is pointed at."""
-
-    bytes: int
-    count: int
-    entry: str = ""
-    described: str = "the weight files"
-
-
-def checkpoint_of(
-    repo: str, quant: str, model: str, scheme: str, files: Files, sums: CheckpointSums, origin: Origin, **more: Any
-) -> CheckpointEntry:
-    """The entry of the catalogue, with its bytes by tensor. scheme: as the catalogue names it.
-
-    more: further fields. Raises InputError for a name that a catalogue cannot have.
-    """
-    scope = "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear"
-    fields: dict[str, Any] = {
-        "repo": repo,
-        "model": model,
-        "quant": quant,
-        "scheme": scheme,
-        "scope": scope,
-        "bytes": files.bytes,
-        "bytes_exact": True,
-        "shards": files.count,
-        "entry": files.entry,
-        "tensors": tensor_bytes(sums.bytes),
-        **more,
-    }
-    sources = {"bytes": f"{origin.label}: sizes of {files.described}", "tensors": origin.headers(files.described)}
-    fields["sources"] = {**sources, **more.get("sources", {})}
-    try:
-        return CheckpointEntry(**fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{repo} {quant}: {key}: {first['msg'][:160]}", "rename it, or choose another one") from None
+        if isinstance(named, list) and named and isinstance(named[0], str) and 0 < len(named[0]) < 100:
+            return {"architectures": (named[0],)}
+    return {"gguf_architecture": text.text("model_type")}

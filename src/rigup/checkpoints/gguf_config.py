@@ -5,12 +5,11 @@ Sources: gguf 0.19.0 constants.py, the keys of each architecture; llama.cpp b114
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from rigup.checkpoints.config import HINT, Config
 from rigup.checkpoints.gguf_header import GgufHeader
-from rigup.checkpoints.gguf_layers import layer_keys
+from rigup.checkpoints.gguf_layers import integer, layer_keys
 from rigup.errors import InputError
 
 ARCHITECTURE = "general.architecture"
@@ -46,11 +45,10 @@ def gguf_config(header: GgufHeader, where: str) -> Config:
     said = {key.removeprefix(prefix): value for key, value in header.metadata.items() if key.startswith(prefix)}
     data: dict[str, Any] = {"model_type": architecture}
     data |= {ours: said[theirs] for theirs, ours in KEYS.items() if said.get(theirs) not in (None, 0)}
-    data["num_hidden_layers"] = _number(said, "block_count") - _number(said, "nextn_predict_layers")
+    data["num_hidden_layers"] = integer(said, "block_count") - integer(said, "nextn_predict_layers")
     names = {tensor.name for tensor in header.tensors}
     data["tie_word_embeddings"] = "output.weight" not in names
-    if "vocab_size" not in data:
-        data["vocab_size"] = header.lengths.get("tokenizer.ggml.tokens")
+    data.setdefault("vocab_size", header.lengths.get("tokenizer.ggml.tokens"))
     for theirs, ours in (("head_count", "num_attention_heads"), ("head_count_kv", "num_key_value_heads")):
         heads = said.get(f"attention.{theirs}")
         if isinstance(heads, tuple):
@@ -60,11 +58,6 @@ def gguf_config(header: GgufHeader, where: str) -> Config:
     if isinstance(width := said.get("feed_forward_length"), tuple):
         data["intermediate_size"] = max(width, default=None)
     data |= layer_keys(said, architecture, data["num_hidden_layers"], names, where)
-    if (expert := data.get("moe_intermediate_size")) is None and data.get("num_experts"):
-        data["moe_intermediate_size"] = data.get("intermediate_size", expert)
+    if data.get("num_experts"):
+        data.setdefault("moe_intermediate_size", data.get("intermediate_size"))
     return Config({key: value for key, value in data.items() if value is not None}, where)
-
-
-def _number(said: Mapping[str, Any], key: str) -> int:
-    found = said.get(key, 0)
-    return found if type(found) is int else 0

@@ -105,7 +105,8 @@ def _checked(source: ByteSource, placed: list[tuple[int, Tensor]], header: int, 
     start = -(-header // alignment) * alignment
     room, end = source.size - start, 0
     names = set()
-    for begin, tensor in sorted(placed, key=lambda entry: entry[0]):
+    placed = sorted(placed, key=lambda entry: entry[0])
+    for begin, tensor in placed:
         if tensor.name in names:
             raise source.damaged(f"{cut(tensor.name)} is listed twice")
         names.add(tensor.name)
@@ -118,7 +119,7 @@ def _checked(source: ByteSource, placed: list[tuple[int, Tensor]], header: int, 
             raise source.damaged(
                 f"{cut(tensor.name)} ends at byte {end:,}, but the file has {max(room, 0):,} bytes of tensors"
             )
-    return tuple(tensor for _, tensor in sorted(placed, key=lambda entry: entry[0]))
+    return tuple(tensor for _, tensor in placed)
 
 
 class _Reader:
@@ -193,8 +194,7 @@ class _Reader:
     def array(self, key: str, level: int) -> tuple[int, tuple[bool | int | float, ...] | None]:
         """The length of an array, and its items where they are numbers and few."""
         kind, count = int(self.number("I")), int(self.number("Q"))
-        known = kind in (STRING, ARRAY) or kind in NUMBERS
-        if not known:
+        if kind not in (STRING, ARRAY, *NUMBERS):
             raise self.source.damaged(f"{cut(key)}: unknown kind of value {kind}")
         if level > MOST_LEVELS:
             raise self.source.damaged(f"{cut(key)}: nested deeper than {MOST_LEVELS} levels")

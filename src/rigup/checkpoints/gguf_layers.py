@@ -49,23 +49,24 @@ def layer_keys(said: Said, architecture: str, layers: int, names: Collection[str
     if architecture == "llama4":
         none = said.get("attention.sliding_window") == 0
         return {"sliding_window": None, **({} if none else {"attention_chunk_size": LLAMA4_CHUNK})}
-    return _windows(said, architecture, layers) if _number(said, "attention.sliding_window") else {}
+    return _windows(said, architecture, layers) if integer(said, "attention.sliding_window") else {}
 
 
-def _number(said: Said, key: str) -> int:
+def integer(said: Said, key: str) -> int:
+    """A whole number of the metadata; 0 where there is none."""
     found = said.get(key, 0)
     return found if type(found) is int else 0
 
 
 def _latent(said: Said) -> dict[str, Any]:
     """llama.cpp's keys are those of the folded form; the unfolded ones end in _mla."""
-    rope = _number(said, "rope.dimension_count")
-    key, value = _number(said, "attention.key_length_mla"), _number(said, "attention.value_length_mla")
-    key = key or _number(said, "attention.key_length")
+    rope = integer(said, "rope.dimension_count")
+    key, value = integer(said, "attention.key_length_mla"), integer(said, "attention.value_length_mla")
+    key = key or integer(said, "attention.key_length")
     return {
         "qk_rope_head_dim": rope,
         "qk_nope_head_dim": key - rope,
-        "v_head_dim": value or _number(said, "attention.value_length"),
+        "v_head_dim": value or integer(said, "attention.value_length"),
         "head_dim": None,
     }
 
@@ -82,9 +83,9 @@ def _compressed(said: Said) -> dict[str, Any]:
     ratios = said["attention.compress_ratios"]
     return {
         "compress_ratios": list(ratios) if isinstance(ratios, tuple) else ratios,
-        "qk_rope_head_dim": _number(said, "rope.dimension_count"),
-        "o_lora_rank": _number(said, "attention.output_lora_rank"),
-        "o_groups": _number(said, "attention.output_group_count"),
+        "qk_rope_head_dim": integer(said, "rope.dimension_count"),
+        "o_lora_rank": integer(said, "attention.output_lora_rank"),
+        "o_groups": integer(said, "attention.output_group_count"),
         "v_head_dim": None,
     }
 
@@ -96,22 +97,22 @@ def _kimi_delta(said: Said, kv_heads: tuple[int, ...]) -> dict[str, Any]:
         "linear_attn_config": {
             "full_attn_layers": [number for number, heads in numbered if heads],
             "kda_layers": [number for number, heads in numbered if not heads],
-            "head_dim": _number(said, "kda.head_dim"),
+            "head_dim": integer(said, "kda.head_dim"),
             "num_heads": said.get("attention.head_count"),
-            "short_conv_kernel_size": _number(said, "ssm.conv_kernel"),
+            "short_conv_kernel_size": integer(said, "ssm.conv_kernel"),
         }
     }
 
 
 def _gated_delta(said: Said) -> dict[str, Any]:
-    state, values = _number(said, "ssm.state_size"), _number(said, "ssm.time_step_rank")
-    inner = _number(said, "ssm.inner_size")
+    state, values = integer(said, "ssm.state_size"), integer(said, "ssm.time_step_rank")
+    inner = integer(said, "ssm.inner_size")
     return {
-        "linear_num_key_heads": _number(said, "ssm.group_count"),
+        "linear_num_key_heads": integer(said, "ssm.group_count"),
         "linear_num_value_heads": values,
         "linear_key_head_dim": state,
         "linear_value_head_dim": inner // values if values else 0,
-        "linear_conv_kernel_dim": _number(said, "ssm.conv_kernel"),
+        "linear_conv_kernel_dim": integer(said, "ssm.conv_kernel"),
         "attn_output_gate": True,
         "mamba_ssm_dtype": "float32",
     }
@@ -119,8 +120,8 @@ def _gated_delta(said: Said) -> dict[str, Any]:
 
 def _mamba(said: Said, kv_heads: tuple[int, ...], names: Collection[str]) -> dict[str, Any]:
     """Layers without KV heads keep a state, but for those that are a feed-forward part alone (Nemotron-H)."""
-    groups, steps = _number(said, "ssm.group_count"), _number(said, "ssm.time_step_rank")
-    inner = _number(said, "ssm.inner_size")
+    groups, steps = integer(said, "ssm.group_count"), integer(said, "ssm.time_step_rank")
+    inner = integer(said, "ssm.inner_size")
     kinds = [
         "attention"
         if heads
@@ -133,8 +134,8 @@ def _mamba(said: Said, kv_heads: tuple[int, ...], names: Collection[str]) -> dic
     ]
     found: dict[str, Any] = {
         "layer_types": kinds,
-        "mamba_d_conv": _number(said, "ssm.conv_kernel"),
-        "mamba_d_state": _number(said, "ssm.state_size"),
+        "mamba_d_conv": integer(said, "ssm.conv_kernel"),
+        "mamba_d_state": integer(said, "ssm.state_size"),
         "mlp_layer_types": [
             "sparse" if f"blk.{number}.ffn_gate_inp.weight" in names else "dense" for number in range(len(kinds))
         ],
@@ -149,7 +150,7 @@ def _picked_blocks(said: Said, layers: int, names: Collection[str]) -> dict[str,
     """MiniMax M3: the layers that have an indexer."""
     return {
         "sparse_attention_config": {
-            "sparse_index_dim": _number(said, "attention.indexer.key_length"),
+            "sparse_index_dim": integer(said, "attention.indexer.key_length"),
             "sparse_attention_freq": [int(f"blk.{n}.indexer.k_proj.weight" in names) for n in range(max(0, layers))],
         }
     }
@@ -164,12 +165,12 @@ def _windows(said: Said, architecture: str, layers: int) -> dict[str, Any]:
         period = pattern if type(pattern) is int and pattern > 0 else PERIODS.get(architecture, 1)
         kinds = [FULL if period > 1 and (n + 1) % period == 0 else SLIDING for n in range(max(0, layers))]
     found: dict[str, Any] = {"layer_types": kinds}
-    if width := _number(said, "attention.key_length_swa"):
+    if width := integer(said, "attention.key_length_swa"):
         heads = said.get("attention.head_count_kv")
         found |= {
             "global_head_dim": said.get("attention.key_length"),
             "head_dim": width,
-            "v_head_dim": _number(said, "attention.value_length_swa") or width,
+            "v_head_dim": integer(said, "attention.value_length_swa") or width,
         }
         if isinstance(heads, tuple) and len(heads) >= layers:
             by_kind = {kind: head for kind, head in zip(kinds, heads, strict=False)}

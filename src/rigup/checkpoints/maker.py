@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 from rigup.checkpoints.config import read_config
-from rigup.checkpoints.facts import SAMPLING, Extras
+from rigup.checkpoints.facts import Extras
 from rigup.checkpoints.repository import Repository
 
 GENERATION = "generation_config.json"
 CARD = "README.md"
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 LARGEST_CARD = 2**20
 LARGEST_JSON = 2**22
 FRONT = re.compile(r"\A---\s*\n(.{0,20000}?)\n---", re.DOTALL)
@@ -39,9 +40,8 @@ def _is_sampling(value: object) -> bool:
 
 def _license(repository: Repository) -> str:
     """The licence of the model card; a name of the maker's own goes before "other"."""
-    if repository.files.get(CARD, LARGEST_CARD + 1) > LARGEST_CARD:
-        return ""
-    front = FRONT.match(repository.content(CARD).decode(errors="replace").replace("\r\n", "\n"))
+    card = repository.optional(CARD, LARGEST_CARD) or b""
+    front = FRONT.match(card.decode(errors="replace").replace("\r\n", "\n"))
     names = LICENSE.findall(front[1]) if front else []
     return next((name.strip() for name in reversed(names) if name.strip() != "other"), "")
 
@@ -51,6 +51,6 @@ def _notes(repository: Repository) -> tuple[str, ...]:
     tokenizer = "tokenizer_config.json"
     if tokenizer not in repository.files or any(path in repository.files for path in TEMPLATES):
         return ()
-    if repository.files[tokenizer] <= LARGEST_JSON and b'"chat_template"' in repository.content(tokenizer):
+    if b'"chat_template"' in (repository.optional(tokenizer, LARGEST_JSON) or b""):
         return ()
     return ("there is no chat template: engines answer completions, not chat requests",)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from rigup.checkpoints.places import WHOLE, place_of
+from rigup.checkpoints.places import WHOLE, Place, place_of
 from rigup.checkpoints.tensor import Tensor
 from rigup.errors import InputError
 from rigup.quantisation.scheme import Scheme
@@ -28,6 +27,11 @@ class PartSums:
         """Everything that an engine loads for text: neither draft layers nor vision."""
         outside = self.whole["embedding"] + self.whole["head"] + self.whole["norms"]
         return outside + sum(sum(layer.values()) for layer in self.layers)
+
+    def add(self, place: Place, count: int) -> None:
+        """Counts something at its place."""
+        parts = self.whole if place.layer is None else self.layers[place.layer]
+        parts[place.part] += count
 
     def of(self, part: str) -> int:
         """One part in all layers."""
@@ -52,21 +56,16 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
 
     Raises InputError, beginning with `where`, where a layer has no tensors, or there are no embeddings.
     """
-    sizes = PartSums(Counter(), [Counter() for _ in range(layers)])
-    weights = PartSums(Counter(), [Counter() for _ in range(layers)])
+    sizes = PartSums(layers=[Counter() for _ in range(layers)])
+    weights = PartSums(layers=[Counter() for _ in range(layers)])
     narrow, shares = 0, False
     for tensor in tensors:
         place = place_of(tensor.name, layers)
         shares = shares or tensor.name in EAGLE
         if place.part == "head" and tied:
             continue
-        counts = (
-            (sizes.whole, weights.whole)
-            if place.layer is None
-            else (sizes.layers[place.layer], weights.layers[place.layer])
-        )
-        counts[0][place.part] += tensor.bytes
-        counts[1][place.part] += scheme.weights(tensor.name, tensor.dtype, tensor.elements)
+        sizes.add(place, tensor.bytes)
+        weights.add(place, scheme.weights(tensor.name, tensor.dtype, tensor.elements))
         narrow += place.part == "attention" and len(tensor.shape) == 2 and tensor.dtype not in WIDE
     empty = [number for number, layer in enumerate(sizes.layers) if not layer]
     if empty:
@@ -83,10 +82,8 @@ def tensor_bytes(sums: PartSums) -> TensorBytes:
     alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
     for number, layer in enumerate(sums.layers):
         alike.setdefault(tuple(sorted(layer.items())), []).append(number)
-    entries = tuple(_entry(parts, numbers) for parts, numbers in alike.items())
+    entries = tuple(
+        LayerTensors(layers=tuple(numbers), **{part: count for part, count in parts if count})
+        for parts, numbers in alike.items()
+    )
     return TensorBytes(**{part: sums.whole[part] for part in WHOLE}, layers=entries)
-
-
-def _entry(parts: tuple[tuple[str, int], ...], numbers: list[int]) -> LayerTensors:
-    fields: dict[str, Any] = {part: count for part, count in parts if count}
-    return LayerTensors(layers=tuple(numbers), **fields)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 WHOLE = ("embedding", "head", "norms", "vision", "mtp")
-LAYER = ("attention", "key_value", "replicated", "dense", "router", "experts", "shared_experts", "norms")
 
 _EXPERT = re.compile(r"\.\d+\.")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|blk|h)\.(\d{1,4})\.(.+)")
@@ -20,14 +19,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SENSES = _words(
-    "visual vision vision_tower vision_model vision_embed_tokens multi_modal_projector mm_projector embed_vision "
-    "audio audio_tower audio_model embed_audio image_newline patch_merger vision_adapter vision_projection "
-    "vit_large_projector perceiver v mm"
-)
-_DRAFT = _words("mtp mtp_layers nextn eagle")
-_EMBEDDING = _words("embed_tokens embed embeddings word_embeddings wte tok_embeddings token_embd")
-_HEAD = _words("lm_head head output embed_out")
+# Outside of layers, the first that fits.
+_OUTSIDE = {
+    "vision": _words(
+        "visual vision vision_tower vision_model vision_embed_tokens multi_modal_projector mm_projector embed_vision "
+        "audio audio_tower audio_model embed_audio image_newline patch_merger vision_adapter vision_projection "
+        "vit_large_projector perceiver v mm"
+    ),
+    "mtp": _words("mtp mtp_layers nextn eagle"),
+    "embedding": _words("embed_tokens embed embeddings word_embeddings wte tok_embeddings token_embd"),
+    "head": _words("lm_head head output embed_out"),
+}
 _ATTENTION = _words("self_attn attention attn linear_attn self_attention mamba mixer temporal_block")
 _KEY_VALUE = _words("k_proj v_proj wk wv attn_k attn_v")
 _WHOLE_ON_RANKS = _words(
@@ -74,13 +76,7 @@ def _in_any_layer(rest: str, gguf: bool) -> str:
 @lru_cache(maxsize=4096)
 def _outside(name: str) -> str:
     words = name.split(".")
-    if _SENSES.intersection(words):
-        return "vision"
-    if _DRAFT.intersection(words):
-        return "mtp"
-    if _EMBEDDING.intersection(words):
-        return "embedding"
-    return "head" if _HEAD.intersection(words) else "norms"
+    return next((part for part, names in _OUTSIDE.items() if names.intersection(words)), "norms")
 
 
 def _in_layer(words: list[str]) -> str:

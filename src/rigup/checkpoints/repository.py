@@ -52,6 +52,10 @@ class Repository:
             )
         return self.content(path)
 
+    def optional(self, path: str, most: int) -> bytes | None:
+        """The content of a file; None where it is absent or larger than `most` bytes."""
+        return self.content(path) if self.files.get(path, most + 1) <= most else None
+
 
 def hub_repository(hub: Hub, repo: str, revision: str) -> Repository:
     """A repository of a hub. Raises InputError for one that is missing or gated, and Unreachable."""

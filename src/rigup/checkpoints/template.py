@@ -32,15 +32,17 @@ def repository_templates(repository: Repository) -> tuple[str, ...]:
     """The templates of a checkpoint in safetensors; () where there is none that can be read."""
     paths = [path for path in repository.files if path == ALONE or path.startswith(NAMED)]
     if paths:
-        return tuple(repository.content(path).decode(errors="replace") for path in paths if _is_small(repository, path))
+        contents = (repository.optional(path, LARGEST) for path in paths)
+        return tuple(content.decode(errors="replace") for content in contents if content is not None)
     for path in IN_JSON:
-        if path in repository.files and _is_small(repository, path):
-            try:
-                said = read_config(repository.content(path), path).data.get("chat_template")
-            except InputError:
-                continue
-            if found := _texts(said):
-                return found
+        if (content := repository.optional(path, LARGEST)) is None:
+            continue
+        try:
+            said = read_config(content, path).data.get("chat_template")
+        except InputError:
+            continue
+        if found := _texts(said):
+            return found
     return ()
 
 
@@ -55,7 +57,3 @@ def _texts(said: object) -> tuple[str, ...]:
     each = said if isinstance(said, list) else [{"template": said}]
     texts = [entry.get("template") for entry in each if isinstance(entry, dict)]
     return tuple(text for text in texts if isinstance(text, str))
-
-
-def _is_small(repository: Repository, path: str) -> bool:
-    return repository.files[path] <= LARGEST

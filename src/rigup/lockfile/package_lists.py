@@ -8,7 +8,8 @@ from pathlib import Path
 
 from rigup.cache import cache_folder
 from rigup.catalogue import abilities, option_names
-from rigup.catalogue.abilities import AbilityList, ability_list_text
+from rigup.catalogue.abilities import AbilityList
+from rigup.catalogue.data_files import list_text
 from rigup.catalogue.engine_packages.reading import (
     UNREADABLE,
     archive_abilities,
@@ -17,7 +18,7 @@ from rigup.catalogue.engine_packages.reading import (
     read_names,
     wheel_abilities,
 )
-from rigup.catalogue.option_names import NameList, name_list_text
+from rigup.catalogue.option_names import NameList
 from rigup.errors import InputError
 from rigup.lock import LockedSource
 from rigup.plain_values import cut
@@ -93,12 +94,12 @@ def abilities_with_archive(there: Abilities, source: LockedSource, log: Log) -> 
 
 def write_names(folder: Path, names: Names) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    _write(folder, {one.file: name_list_text(one) for one in names})
+    _write(folder, {one.file: list_text(one) for one in names})
 
 
 def write_abilities(folder: Path, lists: Abilities) -> None:
     """Makes the folder contain exactly these lists. Raises InputError if it cannot be written."""
-    _write(folder, {one.file: ability_list_text(one) for one in lists})
+    _write(folder, {one.file: list_text(one) for one in lists})
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> None:

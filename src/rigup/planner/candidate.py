@@ -21,7 +21,7 @@ from rigup.units import MIB
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
-    from rigup.catalogue.drivers import Reserve
+    from rigup.catalogue.drivers import BranchReserve
     from rigup.catalogue.engines import Engine, EngineVersion
     from rigup.catalogue.option_names import NameList
 
@@ -136,7 +136,7 @@ class Candidate:
     smallest_bytes: int = 0
     triton: str | None = None
     names: NameList | None = None
-    driver_reserve: Reserve | None = None
+    driver_reserve: BranchReserve | None = None
     driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
     free_mib: int | None = None

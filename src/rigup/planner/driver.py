@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
-from rigup.catalogue.drivers import Reserve, SupportedSystem, driver_facts
+from rigup.catalogue.drivers import BranchReserve, SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.versions import version_key
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
@@ -53,7 +53,7 @@ def made_for(rig: Rig, release: EngineVersion, method: BuildMethod, lock: Lock) 
     return MadeFor(cuda=toolkit, compute_capabilities=rig.compute_capabilities)
 
 
-def driver_reserve(rig: Rig, lock: Lock) -> Reserve | None:
+def driver_reserve(rig: Rig, lock: Lock) -> BranchReserve | None:
     """The memory that the locked driver reserves on each GPU beyond the planner's constants; None without a lock."""
     return driver_facts().reserve(int(lock.driver.branch)) if _installs(rig) and lock.driver else None
 

@@ -10,7 +10,7 @@ import json
 from typing import Literal
 
 from rigup.artifacts import LockedEnvironment
-from rigup.catalogue import engine_files
+from rigup.catalogue.data_files import DATA
 from rigup.catalogue.moe_configs import MoeConfigFile, TunedKernel, best_for
 from rigup.catalogue.versions import in_ranges
 from rigup.lock import Lock
@@ -18,7 +18,7 @@ from rigup.plan import Finding, MoeConfig
 from rigup.planner.candidate import Candidate
 from rigup.rig import Gpu
 
-SHIPPED = engine_files.DATA / "moe_configs.json"
+SHIPPED = DATA / "engines" / "moe_configs.json"
 FIRST_WITH_FP8 = (8, 9)
 DTYPE, BLOCK_SHAPE = "fp8_w8a8", (128, 128)
 

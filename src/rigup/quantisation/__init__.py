@@ -1,4 +1,4 @@
-"""How checkpoints store quantised weights: one module for each scheme; may import nouns only.
+"""How checkpoints store quantised weights: one module for each scheme or family; may import nouns only.
 
 A scheme is a module of this package with a function `read`, which takes a quantization_config and returns the scheme
 where the configuration is of that kind. The package finds it; nothing else learns its name.

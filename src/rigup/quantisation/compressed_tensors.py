@@ -8,10 +8,10 @@ configurations of RedHatAI's and moonshotai's repositories.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from rigup.quantisation.scheme import BESIDE, Exclusions, Scheme, StoredPart, exclusions, groups, number, plain
+from rigup.quantisation.scheme import Exclusions, Scheme, StoredPart, exclusions, groups, number
 
 BITS = (4, 8)
 WORD = 32
@@ -24,7 +24,7 @@ MOST_GROUPS = 64
 class ModuleGroup:
     """Modules stored alike. kind: "float" or "int". size: of a group of weights, None without.
 
-    shared: bits of a scale. targets: names and patterns; "Linear" is every linear layer.
+    targets: names and patterns. everything: every linear layer.
     """
 
     kind: str
@@ -71,39 +71,34 @@ class ModuleGroup:
 class CompressedTensors(Scheme):
     """groups: the first that a module belongs to counts."""
 
-    engine_name: ClassVar[str] = "compressed-tensors"
+    engine_name = "compressed-tensors"
     groups: tuple[ModuleGroup, ...] = ()
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
 
     @property
     def main(self) -> ModuleGroup:
         """The group with the fewest bits, which is where most of the weights are."""
         return min(self.groups, key=lambda group: group.width)
 
+    def group_of(self, module: str) -> ModuleGroup | None:
+        """The group of a module; None for one that is not quantised."""
+        return next((group for group in self.groups if group.everything or module in group.targets), None)
+
     @property
     def catalogue(self) -> str:
         """That of the main group."""
         return self.main.name
 
-    @property
-    def bits(self) -> float:
-        """Those of the main group."""
-        return float(self.main.width)
-
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """As the module's group stores it."""
-        found = next((group for group in self.groups if group.everything or module in group.targets), None)
-        if found is None or module in self.excluded:
-            return plain(rows, columns)
-        return found.stored(rows, columns)
+        group = self.group_of(module)
+        return group.stored(rows, columns) if group else super().quantised(module, rows, columns)
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """Two to a byte of packed floats, eight to a word of packed integers."""
-        if name.endswith(BESIDE):
-            return 0
+        found = super().weights(name, dtype, elements)
         if name.endswith("_packed"):
-            return elements * (2 if dtype == "U8" else WORD // self.main.width)
-        return elements
+            return found * (2 if dtype == "U8" else WORD // self.main.width)
+        return found
 
 
 def read(config: Mapping[str, Any]) -> CompressedTensors | None:
@@ -113,7 +108,7 @@ def read(config: Mapping[str, Any]) -> CompressedTensors | None:
     found = config.get("config_groups")
     if not isinstance(found, dict) or not 0 < len(found) <= MOST_GROUPS:
         raise ValueError("config_groups: must be a table of groups")
-    return CompressedTensors(tuple(_group(value) for value in found.values()), exclusions(config.get("ignore")))
+    return CompressedTensors(exclusions(config.get("ignore")), tuple(_group(value) for value in found.values()))
 
 
 def _group(value: Any) -> ModuleGroup:

@@ -8,10 +8,10 @@ FP4 besides ("expert_dtype"). Sources: vLLM 0.33.0 quantization/fp8.py; the head
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from rigup.quantisation.scheme import Exclusions, Scheme, StoredPart, exclusions, groups, plain
+from rigup.quantisation.scheme import Scheme, StoredPart, exclusions, groups
 
 BLOCKS = (32, 64, 128, 256)
 FP4_GROUP = 32
@@ -24,10 +24,9 @@ class Fp8(Scheme):
     experts_fp4: two weights of an expert are in each byte, and 32 share an exponent.
     """
 
-    engine_name: ClassVar[str] = "fp8"
+    engine_name = "fp8"
     block: tuple[int, int] | None = None
     static: bool = False
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
     experts_fp4: bool = False
 
     @property
@@ -35,15 +34,8 @@ class Fp8(Scheme):
         """fp8_block128, or fp8_tensor."""
         return f"fp8_block{self.block[1]}" if self.block else "fp8_tensor"
 
-    @property
-    def bits(self) -> float:
-        """8."""
-        return 8.0
-
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """The weights, and their scales."""
-        if module in self.excluded:
-            return plain(rows, columns)
         if self.experts_fp4 and ".experts." in module:
             packed = StoredPart(".weight", "I8", (rows, columns // 2))
             return (packed, StoredPart(".scale", "F8_E8M0", (rows, groups(columns, FP4_GROUP))))
@@ -56,8 +48,7 @@ class Fp8(Scheme):
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """Two to a byte of an expert in FP4."""
-        found = super().weights(name, dtype, elements)
-        return found * 2 if dtype == "I8" and self.experts_fp4 else found
+        return super().weights(name, dtype, elements) * (2 if dtype == "I8" and self.experts_fp4 else 1)
 
 
 def read(config: Mapping[str, Any]) -> Fp8 | None:
@@ -69,6 +60,10 @@ def read(config: Mapping[str, Any]) -> Fp8 | None:
         if not isinstance(size, list) or len(size) != 2 or any(part not in BLOCKS for part in size):
             raise ValueError("weight_block_size: must be two sizes of 32, 64, 128 or 256")
         size = (size[0], size[1])
-    fp4 = config.get("expert_dtype") == "fp4"
     skipped = config.get("modules_to_not_convert", config.get("ignored_layers"))
-    return Fp8(size, config.get("activation_scheme") == "static", exclusions(skipped, anywhere=True), fp4)
+    return Fp8(
+        exclusions(skipped, anywhere=True),
+        block=size,
+        static=config.get("activation_scheme") == "static",
+        experts_fp4=config.get("expert_dtype") == "fp4",
+    )

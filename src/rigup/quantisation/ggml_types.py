@@ -16,11 +16,6 @@ class GgmlType:
     elements: int
     bytes: int
 
-    @property
-    def bits(self) -> float:
-        """Bits a weight."""
-        return self.bytes * 8 / self.elements
-
 
 GGML_TYPES = {
     0: GgmlType("F32", 1, 4),

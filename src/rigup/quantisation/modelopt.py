@@ -7,11 +7,12 @@ quantization/modelopt.py; the configurations of nvidia's repositories.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from rigup.quantisation.scheme import BESIDE, Exclusions, Scheme, StoredPart, exclusions, groups, plain
+from rigup.quantisation.scheme import Scheme, StoredPart, exclusions, groups
 
 MIXED = "MIXED_PRECISION"
 KINDS = {
@@ -23,8 +24,8 @@ KINDS = {
     "FP8_PB_WO": "fp8",
     "MXFP8": "mxfp8",
 }
-GROUPS = {"nvfp4": 16, "mxfp8": 32}
-NAMES = {"nvfp4": "modelopt_fp4", "fp8": "modelopt", "mxfp8": "modelopt_mxfp8"}
+NVFP4_GROUP = 16
+MXFP8_GROUP = 32
 MOST_LAYERS = 500_000
 
 
@@ -32,9 +33,8 @@ MOST_LAYERS = 500_000
 class Modelopt(Scheme):
     """kind: that of every quantised module, or of most of them. layers: kinds by module where they differ."""
 
-    engine_name: ClassVar[str] = "modelopt"
+    engine_name = "modelopt"
     kind: str = "nvfp4"
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
     layers: Mapping[str, str] | None = None
 
     @property
@@ -42,31 +42,25 @@ class Modelopt(Scheme):
         """nvfp4, fp8_tensor or mxfp8."""
         return "fp8_tensor" if self.kind == "fp8" else self.kind
 
-    @property
-    def bits(self) -> float:
-        """4 or 8."""
-        return 4.0 if self.kind == "nvfp4" else 8.0
+    def leaves(self, module: str) -> bool:
+        """Also modules of a mix that it does not name."""
+        return super().leaves(module) or self.kind_of(module) is None
 
     def kind_of(self, module: str) -> str | None:
-        """How a module is quantised; None where it is not."""
-        if module in self.excluded:
-            return None
+        """How a module is quantised, unless it is excluded; None where it is not."""
         if self.layers is None:
             return self.kind
         parts = module.split(".")
         names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
         return next((self.layers[name] for name in names if name in self.layers), None)
 
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """The weights, their scales, and that of the inputs."""
         kind = self.kind_of(module)
-        if kind is None:
-            return plain(rows, columns)
-        count = groups(columns, GROUPS.get(kind, 1))
         if kind == "mxfp8":
             return (
                 StoredPart(".weight", "F8_E4M3", (rows, columns)),
-                StoredPart(".weight_scale", "U8", (rows, count)),
+                StoredPart(".weight_scale", "U8", (rows, groups(columns, MXFP8_GROUP))),
             )
         inputs = StoredPart(".input_scale", "F32", ())
         if kind == "fp8":
@@ -77,16 +71,14 @@ class Modelopt(Scheme):
             )
         return (
             StoredPart(".weight", "U8", (rows, columns // 2)),
-            StoredPart(".weight_scale", "F8_E4M3", (rows, count)),
+            StoredPart(".weight_scale", "F8_E4M3", (rows, groups(columns, NVFP4_GROUP))),
             StoredPart(".weight_scale_2", "F32", ()),
             inputs,
         )
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """Two to a byte of NVFP4."""
-        if name.endswith(BESIDE):
-            return 0
-        return elements * 2 if dtype == "U8" else elements
+        return super().weights(name, dtype, elements) * (2 if dtype == "U8" else 1)
 
 
 def read(config: Mapping[str, Any]) -> Modelopt | None:
@@ -96,15 +88,15 @@ def read(config: Mapping[str, Any]) -> Modelopt | None:
         return None
     excluded = exclusions(config.get("exclude_modules", config.get("ignore")))
     if algorithm != MIXED:
-        return Modelopt(_kind(algorithm), excluded)
+        return Modelopt(excluded, _kind(algorithm))
     layers = config.get("quantized_layers")
     if not isinstance(layers, dict) or not 0 < len(layers) <= MOST_LAYERS:
         raise ValueError("quantized_layers: must be a table of modules")
     kinds = {name: _kind(layer.get("quant_algo")) for name, layer in layers.items() if isinstance(layer, dict)}
-    found = list(kinds.values())
+    counts = Counter(kinds.values())
     # four bits where any module has them: what an engine must be able to do for the checkpoint
-    main = "nvfp4" if "nvfp4" in found else max(set(found), key=found.count, default="fp8")
-    return Modelopt(main, excluded, kinds)
+    main = "nvfp4" if "nvfp4" in counts else max(counts, key=lambda kind: counts[kind], default="fp8")
+    return Modelopt(excluded, main, kinds)
 
 
 def _kind(algorithm: Any) -> str:

@@ -7,35 +7,27 @@ integrations/mxfp4.py; the OCP Microscaling formats specification v1.0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from rigup.quantisation.scheme import BESIDE, Exclusions, Scheme, StoredPart, exclusions, groups, plain
+from rigup.quantisation.scheme import Scheme, StoredPart, exclusions, groups
 
 GROUP = 32
 
 
 @dataclass(frozen=True)
 class Mxfp4(Scheme):
-    """excluded: modules in bf16."""
+    """Experts are quantised."""
 
-    engine_name: ClassVar[str] = "mxfp4"
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
+    engine_name = "mxfp4"
+    catalogue = "mxfp4"
 
-    @property
-    def catalogue(self) -> str:
-        """mxfp4."""
-        return "mxfp4"
+    def leaves(self, module: str) -> bool:
+        """Also all but experts."""
+        return super().leaves(module) or ".experts" not in module
 
-    @property
-    def bits(self) -> float:
-        """4."""
-        return 4.0
-
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """Blocks and exponents of a matrix; those of all experts of a layer are stacked by who stores them."""
-        if module in self.excluded or ".experts" not in module:
-            return plain(rows, columns)
         count = groups(columns, GROUP)
         return (
             StoredPart("_blocks", "U8", (rows, count, GROUP // 2)),
@@ -44,9 +36,7 @@ class Mxfp4(Scheme):
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
         """Two to a byte."""
-        if name.endswith(BESIDE):
-            return 0
-        return elements * 2 if name.endswith("_blocks") else elements
+        return super().weights(name, dtype, elements) * (2 if name.endswith("_blocks") else 1)
 
 
 def read(config: Mapping[str, Any]) -> Mxfp4 | None:

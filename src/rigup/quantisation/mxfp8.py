@@ -8,35 +8,23 @@ layers/quantization/fp8.py, which takes blocks of 1 by 32 whatever weight_block_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
-from rigup.quantisation.scheme import Exclusions, Scheme, StoredPart, exclusions, groups, plain
+from rigup.quantisation.scheme import Scheme, StoredPart, exclusions, groups
 
 GROUP = 32
 
 
 @dataclass(frozen=True)
 class Mxfp8(Scheme):
-    """excluded: modules in 16 bits."""
+    """One kind of weights in every quantised module."""
 
-    engine_name: ClassVar[str] = "mxfp8"
-    excluded: Exclusions = field(default_factory=lambda: exclusions(None))
+    engine_name = "mxfp8"
+    catalogue = "mxfp8"
 
-    @property
-    def catalogue(self) -> str:
-        """mxfp8."""
-        return "mxfp8"
-
-    @property
-    def bits(self) -> float:
-        """8."""
-        return 8.0
-
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """The weights, and their exponents."""
-        if module in self.excluded:
-            return plain(rows, columns)
         weight = StoredPart(".weight", "F8_E4M3", (rows, columns))
         return (weight, StoredPart(".weight_scale_inv", "U8", (rows, groups(columns, GROUP))))
 
@@ -45,4 +33,5 @@ def read(config: Mapping[str, Any]) -> Mxfp8 | None:
     """The scheme, where the configuration is of it."""
     if config.get("quant_method") != "mxfp8" or "quant_algo" in config:
         return None
-    return Mxfp8(exclusions(config.get("ignored_layers", config.get("modules_to_not_convert")), anywhere=True))
+    excluded = config.get("ignored_layers", config.get("modules_to_not_convert"))
+    return Mxfp8(exclusions(excluded, anywhere=True))

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 MOST_PATTERNS = 200_000
 LONGEST_PATTERN = 300
@@ -39,73 +39,14 @@ class StoredPart:
 
 
 @dataclass(frozen=True)
-class Scheme(ABC):
-    """How the weights of linear layers are stored.
-
-    engine_name: what vLLM and SGLang call it as `--quantization`, "" for none. bits: of a quantised weight, scales not
-    counted; catalogue: the name of the catalogue's checkpoints.
-    """
-
-    engine_name: ClassVar[str] = ""
-
-    @property
-    @abstractmethod
-    def catalogue(self) -> str:
-        """Its name in the catalogue's checkpoints: "fp8_block128"."""
-
-    @property
-    @abstractmethod
-    def bits(self) -> float:
-        """Bits of a quantised weight, its scales not counted."""
-
-    @abstractmethod
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
-        """The tensors of a linear layer without bias. module: its name, which decides whether it is quantised."""
-
-    def weights(self, name: str, dtype: str, elements: int) -> int:
-        """How many weights of the model a stored tensor holds: more than its elements where several are packed."""
-        del dtype
-        return 0 if name.endswith(BESIDE) else elements
-
-
-class Unquantised(Scheme):
-    """16 bits a weight."""
-
-    @property
-    def catalogue(self) -> str:
-        """bf16, also for float16: as large."""
-        return "bf16"
-
-    @property
-    def bits(self) -> float:
-        """16."""
-        return 16.0
-
-    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
-        """As it is."""
-        del module
-        return plain(rows, columns)
-
-    def weights(self, name: str, dtype: str, elements: int) -> int:
-        """Every element."""
-        del name, dtype
-        return elements
-
-
-def plain(rows: int, columns: int) -> tuple[StoredPart, ...]:
-    """A linear layer that is not quantised."""
-    return (StoredPart(".weight", "BF16", (rows, columns)),)
-
-
-@dataclass(frozen=True)
 class Exclusions:
     """Modules that stay as they are: names, beginnings of names, parts of them, shell patterns, or "re:" and a pattern.
 
     `anywhere`: a plain name also counts as a part within dots (transformers' modules_to_not_convert).
     """
 
-    names: frozenset[str]
-    patterns: tuple[re.Pattern[str], ...]
+    names: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
     anywhere: bool = False
 
     def __contains__(self, module: object) -> bool:
@@ -118,10 +59,61 @@ class Exclusions:
         return self.anywhere and bool(self.names & set(parts))
 
 
+@dataclass(frozen=True)
+class Scheme(ABC):
+    """How the weights of linear layers are stored.
+
+    excluded: modules that the configuration leaves as they are.
+    """
+
+    excluded: Exclusions = Exclusions()
+
+    @property
+    def engine_name(self) -> str:
+        """What vLLM and SGLang call it as `--quantization`, "" for none."""
+        return ""
+
+    @property
+    @abstractmethod
+    def catalogue(self) -> str:
+        """Its name in the catalogue's checkpoints: "fp8_block128"."""
+
+    def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+        """The tensors of a linear layer without bias. module: its name, which decides whether it is quantised."""
+        return plain(rows, columns) if self.leaves(module) else self.quantised(module, rows, columns)
+
+    def leaves(self, module: str) -> bool:
+        """Whether a module stays as it is."""
+        return module in self.excluded
+
+    def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
+        """The tensors of a layer that does not stay as it is: weights, scales, and what else belongs to them."""
+        return plain(rows, columns)
+
+    def weights(self, name: str, dtype: str, elements: int) -> int:
+        """How many weights of the model a stored tensor holds: more than its elements where several are packed."""
+        return 0 if name.endswith(BESIDE) else elements
+
+
+class Unquantised(Scheme):
+    """16 bits a weight; float16 has bf16's name, being as large."""
+
+    catalogue = "bf16"
+
+    def weights(self, name: str, dtype: str, elements: int) -> int:
+        """Every element."""
+        return elements
+
+
+def plain(rows: int, columns: int) -> tuple[StoredPart, ...]:
+    """A linear layer that is not quantised."""
+    return (StoredPart(".weight", "BF16", (rows, columns)),)
+
+
 def exclusions(values: Any, anywhere: bool = False) -> Exclusions:
     """The exclusions that a list of a configuration says. Raises ValueError for what is not such a list."""
     if values is None:
-        return Exclusions(frozenset(), (), anywhere)
+        return Exclusions(anywhere=anywhere)
     if not isinstance(values, (list, tuple)) or len(values) > MOST_PATTERNS:
         raise ValueError("the list of modules that are not quantised is not a list of names")
     names, patterns = set[str](), list[re.Pattern[str]]()

@@ -13,15 +13,14 @@ from rigup.catalogue.abilities import (
     KINDS,
     Abilities,
     AbilityList,
-    ability_list_text,
     package,
 )
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.data_files import read_lists
-from rigup.catalogue.versions import in_ranges, ranges_of
+from rigup.catalogue.data_files import list_text, read_lists
+from rigup.catalogue.versions import in_ranges
 from rigup.errors import InputError
 from rigup.service import EngineName
-from tests.golden.engine_lists import extended
+from tests.golden.engine_lists import extended, ranges_of
 
 CATALOGUE = load_catalogue()
 OWN = AbilityList(
@@ -91,7 +90,7 @@ def test_llama_cpps_names_of_classes() -> None:
 
 
 def test_a_list_is_written_and_read(tmp_path: Path) -> None:
-    (tmp_path / "own.json").write_text(ability_list_text(OWN))
+    (tmp_path / "own.json").write_text(list_text(OWN))
     assert read_lists(tmp_path, AbilityList) == (OWN,)
     (tmp_path / "own.json").write_text('{"engine": "vllm"}')
     with pytest.raises(InputError) as error:
@@ -102,7 +101,7 @@ def test_a_list_is_written_and_read(tmp_path: Path) -> None:
 def test_a_fleets_list_reaches_its_catalogue(tmp_path: Path) -> None:
     folder = tmp_path / "catalogue" / "engines" / "abilities"
     folder.mkdir(parents=True)
-    (folder / "own.json").write_text(ability_list_text(OWN))
+    (folder / "own.json").write_text(list_text(OWN))
     release = load_catalogue(tmp_path).engines_by_name["vllm"].version("0.33.0")
     assert release is not None and release.abilities.own == OWN
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rigup.attention.full import FullAttention
-from rigup.catalogue.catalogue import DATA, Catalogue, file_stem, load_catalogue
+from rigup.catalogue.catalogue import Catalogue, file_stem, load_catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.data_files import read_file
+from rigup.catalogue.data_files import DATA, read_file
 from rigup.catalogue.engine_files import FILES
 from rigup.catalogue.model import Model
 from rigup.errors import InputError

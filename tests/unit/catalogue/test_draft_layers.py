@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.data_files import read_file
-from rigup.catalogue.draft_layers import FILE, DraftLayers, runs_draft_layers
+from rigup.catalogue.data_files import DATA, read_file
+from rigup.catalogue.draft_layers import DraftLayers, runs_draft_layers
 from tests.unit.planner.rules.builder import CATALOGUE
 
 
 def test_every_class_of_draft_layers_is_one_that_some_release_has() -> None:
-    for entry in read_file(FILE, "draft_layers", DraftLayers):
+    for entry in read_file(DATA / "draft_layers.toml", "draft_layers", DraftLayers):
         releases = CATALOGUE.engines_by_name[entry.engine].versions
         for names in entry.classes.values():
             for name in names:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.catalogue.data_files import read_entries
-from rigup.catalogue.known_parsers import FOLDER, KnownParsers, parsers_of
+from rigup.catalogue.data_files import DATA, read_entries
+from rigup.catalogue.known_parsers import KnownParsers, parsers_of
 
-ENTRIES = read_entries(FOLDER, "parsers", KnownParsers)
+ENTRIES = read_entries(DATA / "parsers", "parsers", KnownParsers)
 CATALOGUE = load_catalogue()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rigup.checkpoints.config import Config, read_config
-from rigup.checkpoints.layers import read_layers
+from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.places import place_of
 from rigup.errors import InputError
@@ -67,12 +67,21 @@ def test_bytes_that_are_no_configuration_are_one_error(content: bytes) -> None:
         ({"num_hidden_layers": "12"}, 'num_hidden_layers: must be a whole number from 1 to 1,024, not "12"'),
         ({}, "num_hidden_layers: missing"),
         ({"num_hidden_layers": 2, "layer_types": ["full_attention"]}, "layer_types: 1 values for 2 layers"),
+        ({"layers_block_type": 5}, "num_hidden_layers: missing"),
+        ({"num_hidden_layers": 2, "kv_lora_rank": 4, "layer_types": 5}, "qk_rope_head_dim: missing"),
     ],
 )
 def test_messages_name_the_key(data: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         read_layers(Config({"hidden_size": 8, "num_attention_heads": 2, **data}, "config.json"))
     assert error.value.message == f"config.json: {message}"
+
+
+def test_draft_layers_without_a_list_are_one_error() -> None:
+    data = {"num_hidden_layers": 1, "num_nextn_predict_layers": 1, "hybrid_override_pattern": "-"}
+    with pytest.raises(InputError) as error:
+        read_draft_layers(Config({**data, "mtp_layers_block_type": 7}, "config.json"))
+    assert error.value.message == "config.json: mtp_layers_block_type: must be a list"
 
 
 @pytest.mark.parametrize(

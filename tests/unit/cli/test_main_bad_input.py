@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rigup.bench import store as bench_results
-from rigup.catalogue.catalogue import DATA, load_catalogue
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.catalogue.data_files import DATA
 from rigup.cli.main import main
 from rigup.errors import InputError
 from rigup.evaluation import store as evaluation_results

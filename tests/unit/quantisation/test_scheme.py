@@ -111,6 +111,13 @@ def test_a_mix_goes_by_module() -> None:
     assert stored_bytes(scheme, "model.layers.0.mlp.gate", 64, 64) == 2 * 64 * 64
 
 
+@pytest.mark.parametrize(("first", "second", "name"), [("FP8", "MXFP8", "fp8_tensor"), ("MXFP8", "FP8", "mxfp8")])
+def test_a_mix_of_halves_is_named_by_its_first(first: str, second: str, name: str) -> None:
+    layers = {"model.layers.0.mlp": {"quant_algo": first}, "model.layers.1.mlp": {"quant_algo": second}}
+    config = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    assert read_scheme(config, "x").catalogue == name
+
+
 REFUSED = {
     "bits": ({"quant_method": "gptq", "bits": 5, "group_size": 128}, "bits: must be one of 2, 3, 4, 8"),
     "group": (
@@ -154,6 +161,6 @@ def test_what_cannot_be_right_is_one_message(kind: str) -> None:
 def test_any_configuration_gives_a_scheme_or_one_error(config: Any, module: str) -> None:
     def read() -> Any:
         scheme = read_scheme(config if isinstance(config, dict) else {"quant_method": config}, "org/model")
-        return scheme.catalogue, scheme.bits, scheme.stored(module, 256, 256)
+        return scheme.catalogue, scheme.stored(module, 256, 256)
 
     read_safely(read, "org/model: ")

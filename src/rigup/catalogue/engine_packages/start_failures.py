@@ -3,15 +3,14 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator
 
-from rigup.catalogue.data_files import read_file
+from rigup.catalogue.data_files import DATA, read_file
+from rigup.service import EngineName
 from rigup.units import Frozen
 
-FILE = Path(__file__).parents[1] / "data" / "start_failures.toml"
 LONGEST = 300
 
 
@@ -24,7 +23,7 @@ def _names_why(pattern: str) -> str:
 class StartFailure(Frozen):
     """One kind of line. pattern: a regular expression; its group `why` is shown. source: where the engine writes it."""
 
-    engine: Literal["vllm", "sglang", "llama.cpp"]
+    engine: EngineName
     pattern: Annotated[str, AfterValidator(_names_why)]
     source: str
 
@@ -32,7 +31,7 @@ class StartFailure(Frozen):
 @cache
 def start_failures() -> tuple[StartFailure, ...]:
     """All of them, the most telling of each engine first."""
-    return read_file(FILE, "start_failure", StartFailure)
+    return read_file(DATA / "start_failures.toml", "start_failure", StartFailure)
 
 
 def reason_in(log: Sequence[str], build: str) -> str:

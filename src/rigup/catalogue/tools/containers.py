@@ -3,17 +3,14 @@
 The figures live in `data/containers/podman.toml`, each with its source.
 """
 
-import tomllib
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Annotated
 
 from pydantic import Field
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.catalogue.drivers import Fingerprint
 from rigup.units import Frozen
-
-FILE = Path(__file__).parents[1] / "data" / "containers" / "podman.toml"
 
 
 class Podman(Frozen):
@@ -55,7 +52,7 @@ class ContainerFacts(Frozen):
     toolkit: Toolkit
 
 
-@lru_cache(maxsize=1)
+@cache
 def container_facts() -> ContainerFacts:
     """Reads the toolkit's file."""
-    return ContainerFacts.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("containers/podman.toml", ContainerFacts)

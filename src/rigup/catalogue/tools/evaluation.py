@@ -1,12 +1,9 @@
 """The evaluation harness and its default tasks."""
 
-import functools
-import tomllib
-from pathlib import Path
+from functools import cache
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.units import Frozen
-
-FILE = Path(__file__).parents[1] / "data" / "evaluation.toml"
 
 
 class Evaluation(Frozen):
@@ -20,7 +17,7 @@ class Evaluation(Frozen):
     source: str
 
 
-@functools.cache
+@cache
 def evaluation() -> Evaluation:
     """Reads the toolkit's file."""
-    return Evaluation.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("evaluation.toml", Evaluation)

@@ -3,13 +3,10 @@
 The figures live in `data/monitoring/exporters.toml`, each with its source.
 """
 
-import tomllib
-from functools import lru_cache
-from pathlib import Path
+from functools import cache
 
+from rigup.catalogue.data_files import toolkit_facts
 from rigup.units import Frozen
-
-FILE = Path(__file__).parents[1] / "data" / "monitoring" / "exporters.toml"
 
 
 class NodeExporter(Frozen):
@@ -48,7 +45,7 @@ class ExporterFacts(Frozen):
     engines: EngineMetrics
 
 
-@lru_cache(maxsize=1)
+@cache
 def exporter_facts() -> ExporterFacts:
     """Reads the toolkit's file."""
-    return ExporterFacts.model_validate(tomllib.loads(FILE.read_text()))
+    return toolkit_facts("monitoring/exporters.toml", ExporterFacts)

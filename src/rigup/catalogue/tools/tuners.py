@@ -1,13 +1,10 @@
 """The source of each engine's tuner of fused-MoE kernels."""
 
-import functools
-import tomllib
-from pathlib import Path
-from typing import Self
+from functools import cache
 
+from rigup.catalogue.data_files import toolkit_facts
+from rigup.catalogue.versions import of_release
 from rigup.units import Frozen
-
-FILE = Path(__file__).parents[1] / "data" / "tuners.toml"
 
 
 class Tuner(Frozen):
@@ -22,18 +19,20 @@ class Tuner(Frozen):
     files: tuple[str, ...]
     source: str
 
-    def of(self, version: str) -> Self:
-        """The tuner of one release."""
-        filled = {key: getattr(self, key).replace("{version}", version) for key in ("archive", "root")}
-        return self.model_copy(update=filled)
+
+class Tuners(Frozen):
+    """The tuners of the engines that have fused-MoE configs."""
+
+    vllm: Tuner
+    sglang: Tuner
 
 
 def tuner(engine: str, version: str) -> Tuner | None:
     """The tuner of an engine's release; None for an engine without fused-MoE configs."""
-    found = _tuners().get(engine)
-    return found.of(version) if found else None
+    found = dict(_tuners()).get(engine)
+    return of_release(found, version, "archive", "root") if found else None
 
 
-@functools.cache
-def _tuners() -> dict[str, Tuner]:
-    return {name: Tuner.model_validate(entry) for name, entry in tomllib.loads(FILE.read_text()).items()}
+@cache
+def _tuners() -> Tuners:
+    return toolkit_facts("tuners.toml", Tuners)

@@ -14,13 +14,10 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from pydantic import ValidationError
-
 from rigup.attention import Attention, class_of
-from rigup.checkpoints.config import HINT, Config
+from rigup.checkpoints.config import Config, built
 from rigup.checkpoints.layers import grouped_heads
 from rigup.checkpoints.layers.layer import Layer
-from rigup.errors import InputError
 
 READERS = tuple(
     module
@@ -64,11 +61,8 @@ def together(config: Config, layers: Iterable[Layer]) -> tuple[Attention, ...]:
     entries: dict[tuple[Any, ...], list[int]] = {}
     for number, (kind, fields) in enumerate(layers):
         entries.setdefault((kind, *sorted(fields.items())), []).append(number)
-    try:
-        return tuple(
-            class_of(kind)(layers=tuple(numbers), **dict(fields)) for (kind, *fields), numbers in entries.items()
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{config.where}: attention: {name}: {first['msg'][:100]}", HINT) from None
+    where = f"{config.where}: attention"
+    return tuple(
+        built(class_of(kind), {"layers": tuple(numbers), **dict(fields)}, where)
+        for (kind, *fields), numbers in entries.items()
+    )

@@ -6,7 +6,7 @@ V4.1 names the layers that have entries and indexers of their own; those behind 
 from __future__ import annotations
 
 from rigup.checkpoints.config import Config
-from rigup.checkpoints.layers.layer import Layer
+from rigup.checkpoints.layers.layer import Layer, numbers
 
 INDEXED_RATIO = 4
 
@@ -27,7 +27,8 @@ def read(config: Config) -> list[Layer] | None:
     index = {"index_heads": config.number("index_n_heads"), "index_dim": config.number("index_head_dim")}
     ratios = config.each_layer("compress_ratios", int)[: config.layers]
     if config.has("kv_source_layer_ids"):
-        sources, indexed = (_numbers(config, key) for key in ("kv_source_layer_ids", "index_source_layer_ids"))
+        sources = set(numbers(config, "kv_source_layer_ids", 0, config.layers - 1))
+        indexed = set(numbers(config, "index_source_layer_ids", 0, config.layers - 1))
     else:
         sources = set(range(config.layers))
         indexed = {number for number, ratio in enumerate(ratios) if ratio == INDEXED_RATIO}
@@ -36,10 +37,3 @@ def read(config: Config) -> list[Layer] | None:
         own = {"shared": True} if ratio and number not in sources else {}
         found.append(("compressed_sparse", {**shared, "ratio": ratio, **own, **(index if number in indexed else {})}))
     return found
-
-
-def _numbers(config: Config, key: str) -> set[int]:
-    found = config.data.get(key)
-    if not isinstance(found, list) or not all(type(n) is int and 0 <= n < config.layers for n in found):
-        raise config.wrong(key, f"must be a list of layers from 0 to {config.layers - 1}")
-    return set(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import FULL, heads
-from rigup.checkpoints.layers.layer import Layer, state_bits
+from rigup.checkpoints.layers.layer import Layer, state_bits, unknown_kind
 
 LINEAR = "linear_attention"
 
@@ -20,7 +20,7 @@ def read(config: Config) -> list[Layer] | None:
         every = config.number("full_attention_interval", default=4)
         kinds = [FULL if (number + 1) % every == 0 else LINEAR for number in range(layers)]
     if unknown := [kind for kind in kinds if kind not in (FULL, LINEAR)]:
-        raise config.wrong("layer_types", f"rigup does not know layers of type {unknown[0][:40]!r}")
+        raise unknown_kind(config, unknown[0])
     linear: Layer = (
         "gated_delta",
         {

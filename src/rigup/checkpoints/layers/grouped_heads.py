@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from rigup.checkpoints.config import Config
-from rigup.checkpoints.layers.layer import Layer
+from rigup.checkpoints.layers.layer import Layer, unknown_kind
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 ALIASES = {"attention": FULL, "global": FULL, "global_attention": FULL, "local": SLIDING, "local_attention": SLIDING}
@@ -62,7 +62,7 @@ def layer(config: Config, kind: str, number: int) -> Layer:
         return "sliding_window", {**heads(config, number, sliding=True), "window": config.number("sliding_window")}
     if kind == CHUNKED:
         return "chunked_local", {**heads(config, number), "chunk": config.number("attention_chunk_size")}
-    raise config.wrong("layer_types", f"rigup does not know layers of type {kind[:40]!r}")
+    raise unknown_kind(config, kind)
 
 
 def heads(config: Config, number: int, sliding: bool = False) -> dict[str, Any]:

@@ -7,12 +7,10 @@ configs/glm5_next.py, which takes the sizes from linear_attn_config, too.
 
 from __future__ import annotations
 
-from typing import Any
-
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.latent import draft as latent_draft
 from rigup.checkpoints.layers.latent import latent, latent_layers
-from rigup.checkpoints.layers.layer import Layer, state_bits
+from rigup.checkpoints.layers.layer import Layer, numbers, state_bits, unknown_kind
 
 LINEAR = "linear_attention"
 LATENT = ("full_attention", "indexed_attention", "deepseek_sparse_attention")
@@ -35,22 +33,19 @@ def draft(config: Config) -> list[Layer]:
 
 def _listed(config: Config) -> list[Layer]:
     linear, layers = config.table("linear_attn_config"), config.layers
-    listed: dict[str, Any] = {key: linear.data.get(key) for key in LISTS}
-    for key, numbers in listed.items():
-        if not isinstance(numbers, list) or not all(type(n) is int and 0 < n <= layers for n in numbers):
-            raise linear.wrong(key, f"must be a list of layers from 1 to {layers}")
-    if sorted((*listed["full_attn_layers"], *listed["kda_layers"])) != list(range(1, layers + 1)):
+    latent_numbers, linear_numbers = (numbers(linear, key, 1, layers) for key in LISTS)
+    if sorted((*latent_numbers, *linear_numbers)) != list(range(1, layers + 1)):
         raise linear.wrong("kda_layers", "together with full_attn_layers it must name each layer once")
     gated = {"gated": True} if config.flag("mla_use_output_gate") else {}
     full: Layer = ("latent", {**latent(config), **gated})
     delta = _delta(config, linear)
-    return [full if number in listed["full_attn_layers"] else delta for number in range(1, layers + 1)]
+    return [full if number in latent_numbers else delta for number in range(1, layers + 1)]
 
 
 def _typed(config: Config) -> list[Layer]:
     kinds = config.each_layer("layer_types", str)[: config.layers]
     if unknown := [kind for kind in kinds if kind not in (LINEAR, *LATENT)]:
-        raise config.wrong("layer_types", f"rigup does not know layers of type {unknown[0][:40]!r}")
+        raise unknown_kind(config, unknown[0])
     flat = {"num_heads": "linear_num_heads", "head_dim": "linear_head_dim"}
     flat["short_conv_kernel_size"] = "linear_conv_kernel_dim"
     said = {key: config.data.get(name) for key, name in flat.items()}

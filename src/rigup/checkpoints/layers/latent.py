@@ -12,7 +12,8 @@ def read(config: Config) -> list[Layer] | None:
     """Every layer, where the model compresses keys and values and has no other kind of layer."""
     if not config.has("kv_lora_rank") or config.has("linear_attn_config", "linear_num_heads"):
         return None
-    if config.has("layer_types") and (other := [kind for kind in config.data["layer_types"] if "linear" in str(kind)]):
+    kinds = config.data.get("layer_types")
+    if isinstance(kinds, list) and (other := [kind for kind in kinds if "linear" in str(kind)]):
         raise config.wrong("layer_types", f"{other[0][:40]!r}, but linear_num_heads is missing")
     return latent_layers(config)
 

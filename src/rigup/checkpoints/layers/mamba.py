@@ -6,7 +6,7 @@ from typing import Any
 
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.grouped_heads import heads
-from rigup.checkpoints.layers.layer import Layer, state_bits
+from rigup.checkpoints.layers.layer import Layer, state_bits, unknown_kind
 
 MOST_OF_A_MODULE = 16
 LETTERS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
@@ -40,7 +40,10 @@ def draft(config: Config) -> list[Layer]:
     if config.has("mtp_hybrid_override_pattern"):
         named = [LETTERS.get(letter, letter) for letter in config.text("mtp_hybrid_override_pattern")]
     else:
-        named = [str(kind) for kind in config.data.get("mtp_layers_block_type") or ("attention", "moe")]
+        kinds = config.data.get("mtp_layers_block_type") or ["attention", "moe"]
+        if not isinstance(kinds, list):
+            raise config.wrong("mtp_layers_block_type", "must be a list")
+        named = [str(kind) for kind in kinds]
     return [_layer(config, kind, config.layers - 1) for kind in named[:MOST_OF_A_MODULE]]
 
 
@@ -53,7 +56,7 @@ def _layer(config: Config, kind: str, number: int) -> Layer:
         return "mamba", _mamba(config, config.number("mamba_d_inner"))
     if kind in ("mamba", "mamba2"):
         return "mamba2", _mamba2(config)
-    raise config.wrong("layers_block_type", f"rigup does not know layers of type {kind[:40]!r}")
+    raise unknown_kind(config, kind, "layers_block_type")
 
 
 def _mamba2(config: Config) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
-from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _harness(root: Path) -> tuple[Path, str]:
 
 
 def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
-    hosts.patch_for_many_hosts()
+    startup.patch_for_many_hosts()
     from rigup.bench.local import about_url
     from rigup.cli.output import progress as live
     from rigup.connection.signals import stop_on_signals

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rigup.cli.output.lines import print_json, tell
 from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
     project = load_project(args.inventory, args.limit)
     if reads_hosts := not args.check and _names_host_files(project):
-        hosts.patch_for_many_hosts()  # before anything imports sockets
+        startup.patch_for_many_hosts()  # before anything imports sockets
     from rigup.catalogue.catalogue import load_catalogue
     from rigup.cli.output.lines import show_error
     from rigup.errors import InputError, RigupError

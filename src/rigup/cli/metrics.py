@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigup.cli.output.lines import print_json, tell
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rigup.monitoring.scrape_config import ScrapeConfig
+from rigup.errors import InputError
+from rigup.monitoring.alerts import alerts_yml
+from rigup.monitoring.dashboard import dashboard
+from rigup.monitoring.scrape_config import ScrapeConfig, prometheus_yml
+from rigup.project.inventory import load_project
+from rigup.project.scrape_targets import scraping_of
+from rigup.regular_files import replace_file
 
 EPILOG = """\
 examples:
@@ -46,9 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the files and warns about unreachable targets; returns 1 if none can be reached."""
-    from rigup.project.inventory import load_project
-    from rigup.project.scrape_targets import scraping_of
-
     project = load_project(args.inventory, args.limit)
     scraped = scraping_of(project, args.here)
     folder = args.out or (None if args.json else Path("monitoring"))
@@ -59,15 +61,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         for path in written:
             print(f"wrote {path}")
-        hosts = {target.labels["host"] for target in scraped.targets}
-        print(f"{_counted(len(scraped.targets), 'target')} on {_counted(len(hosts), 'host')}")
+        names = {target.labels["host"] for target in scraped.targets}
+        print(f"{_counted(len(scraped.targets), 'target')} on {_counted(len(names), 'host')}")
     return 0 if scraped.targets else 1
 
 
 def as_json(scraped: ScrapeConfig, written: list[Path]) -> dict[str, Any]:
     """The targets for scripts; schema 1."""
-    from dataclasses import asdict
-
     return {
         "schema": 1,
         "targets": [asdict(target) for target in scraped.targets],
@@ -77,12 +77,6 @@ def as_json(scraped: ScrapeConfig, written: list[Path]) -> dict[str, Any]:
 
 
 def _write(folder: Path, scraped: ScrapeConfig, source: str, interval: int) -> list[Path]:
-    from rigup.errors import InputError
-    from rigup.monitoring.alerts import alerts_yml
-    from rigup.monitoring.dashboard import dashboard
-    from rigup.monitoring.scrape_config import prometheus_yml
-    from rigup.regular_files import replace_file
-
     files = {
         "prometheus.yml": prometheus_yml(scraped, source, interval),
         "alerts.yml": alerts_yml(),

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigup.cli.output.lines import Lines
 from rigup.cli.output.progress import ProgressView
+from rigup.project.inventory import Project
 from rigup.run import rollout_state
 from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.gateways.moves import check_moves
 from rigup.run.rollout import RolloutBatches, why
+from rigup.run.runner import Run
 from rigup.units import seconds_text
-
-if TYPE_CHECKING:
-    from rigup.project.inventory import Project
-    from rigup.run.runner import Run
 
 
 class RollingApply:

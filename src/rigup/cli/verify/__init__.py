@@ -6,16 +6,20 @@ With --load, also under load.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.bench.gpu_load import loads
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
+from rigup.cli.verify.link_tables import show
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rigup.run.verification import VerifyRun
+from rigup.project.inventory import load_project
+from rigup.run.result import exit_code
+from rigup.run.verification import VerifyRun
 
 EPILOG = """\
 examples:
@@ -50,22 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """Reads and shows the links; changes nothing."""
     with hosts.watched(_opened(args)) as (found, view), view:
         found.connect(take_lease=False)
-        under_load = {}
-        if args.load:
-            from rigup.bench.gpu_load import loads
-
-            under_load = loads(found, args.load)
-        found.read_links(not args.read_only, under_load)
-    from rigup.run.result import exit_code
-
+        found.read_links(not args.read_only, loads(found, args.load) if args.load else {})
     results = list(found.results.values())
     if args.json:
         print_json(as_json(found))
     else:
-        from rigup.cli.output import results as summary
-        from rigup.cli.output.console import Console
-        from rigup.cli.verify.link_tables import show
-
         console = Console(highlight=False)
         for name, links in found.links.items():
             show(name, links, found.found[name], found.results[name].probe, console, found.loads.get(name))
@@ -74,16 +67,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(args: argparse.Namespace) -> VerifyRun:
-    def run_class() -> type[VerifyRun]:
-        from rigup.run.verification import VerifyRun
-
-        return VerifyRun
-
-    args.limit = args.host
     try:
-        return unplanned.open_unplanned(args, run_class)
+        project = load_project(args.inventory, args.host)
     except InputError as error:
         raise InputError(error.message.replace("--limit:", "HOST:", 1), error.hint) from None
+    return unplanned.open_unplanned(args, project, VerifyRun)
 
 
 def as_json(found: VerifyRun) -> dict[str, Any]:

@@ -6,11 +6,12 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions.confirmation import add_yes, agreed
 from rigup.errors import InputError
+from rigup.layout import unit_name
 
 if TYPE_CHECKING:
     from rigup.cli.output.lines import Lines
@@ -82,7 +83,6 @@ def applied(args: argparse.Namespace) -> Applied:
     _check_rolling(args)
     project, opened = hosts.open_run(args, hosts.plain_run)  # first, because it starts connecting to the hosts
     from rigup.cli.output import results as summary
-    from rigup.cli.output.lines import lines
     from rigup.operations.driver import reboots
     from rigup.operations.primitives import jobs
     from rigup.operations.service.health import QUESTION
@@ -187,8 +187,6 @@ def _check_rolling(args: argparse.Namespace) -> None:
 
 
 def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], out: Lines) -> None:
-    from rigup.layout import unit_name
-
     for result in results:
         for plan in plans[result.host] if result.ok and result.changes else ():
             address = f"{plan.service.listen}:{plan.service.port}"

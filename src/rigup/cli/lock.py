@@ -9,9 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.lines import print_json, show_error, tell
 from rigup.cli.sessions import session as hosts
 from rigup.connection import startup
+from rigup.errors import InputError, RigupError
+from rigup.project.inventory import load_project
+from rigup.units import bytes_text
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
@@ -69,17 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Locks, or checks the lock; returns 1 if --check finds it stale."""
-    from rigup.project.inventory import load_project
-
     project = load_project(args.inventory, args.limit)
     if reads_hosts := not args.check and _names_host_files(project):
         startup.patch_for_many_hosts()  # before anything imports sockets
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.cli.output.lines import show_error
-    from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
     from rigup.lockfile.upgrade import Upgrade
-    from rigup.units import bytes_text
 
     if args.prune and (args.limit or args.check):
         other = "--limit" if args.limit else "--check"

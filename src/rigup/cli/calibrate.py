@@ -19,6 +19,7 @@ from rigup.run.audit_log import kept_here
 
 FILE = "catalogue/overheads/measured.toml"
 COLUMNS = ("weights", "kv_cache", "overhead", "total")
+FIGURES = ("predicted_mib", "measured_mib", "error_mib", "error_percent", "worst_mib")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,9 +58,7 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
 def _comparison(found: Comparison | None) -> dict[str, float] | None:
     if found is None:
         return None
-    figures = {"predicted_mib": found.predicted_mib, "measured_mib": found.measured_mib, "error_mib": found.error_mib}
-    figures |= {"error_percent": found.error_percent, "worst_mib": found.worst_mib}
-    return {name: round(figure, 1) for name, figure in figures.items()}
+    return {name: round(getattr(found, name), 1) for name in FIGURES}
 
 
 def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:
@@ -99,7 +98,8 @@ def _constant(calibration: Calibration) -> str:
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
     for calibration in found:
-        name = f"{calibration.kind[0]} {calibration.kind[1]} on {calibration.kind[3]}x {calibration.kind[2]}"
+        engine, version, gpu, gpus, _ = calibration.kind
+        name = f"{engine} {version} on {gpus}x {gpu}"
         if calibration.why_not:
             yield f"{name}: not calibrated: {calibration.why_not}"
         for line in calibration.left_out:

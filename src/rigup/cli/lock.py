@@ -6,6 +6,7 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,22 +180,11 @@ def as_json(
     failed: RigupError | None = None,
 ) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
-    changes = [
-        {
-            "name": change.name,
-            "change": change.kind,
-            "before": change.before,
-            "after": change.after,
-            "against": change.against,
-            "packages": [{"name": m.name, "before": m.before, "after": m.after} for m in change.packages],
-        }
-        for change in resolved.changes
-    ]
     return {
         "schema": SCHEMA,
         "lock": str(resolved.path),
         "written": written,
-        "changes": changes,
+        "changes": [asdict(change) | {"change": change.kind} for change in resolved.changes],
         "warnings": warnings,
         "not_locked": [],
         "vendored": done
@@ -218,11 +208,8 @@ def show(resolved: ResolvedLock, warnings: list[str], written: bool) -> None:
         print(f"{SIGNS[change.kind]} {change.name}  {pins}")
         if change.packages:
             print(f"  {moved_text(change)}")
-            print(
-                textwrap.fill(
-                    ", ".join(map(str, change.packages)), 110, initial_indent=" " * 4, subsequent_indent=" " * 4
-                )
-            )
+            moves, indent = ", ".join(map(str, change.packages)), " " * 4
+            print(textwrap.fill(moves, 110, initial_indent=indent, subsequent_indent=indent))
     if not resolved.changes:
         print("rigup.lock: recorded the inputs; no pin changed" if written else "rigup.lock: nothing to change")
     for warning in warnings:

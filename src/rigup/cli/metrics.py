@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.monitoring.alerts import alerts_yml
@@ -28,7 +28,6 @@ rigup contacts no host and reads no API key: a target that needs one names the f
 
 exit codes: 0 written, 1 no target that Prometheus can reach, 2 usage error, 130 cancelled
 """
-DEFAULT_SECONDS = 15
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,13 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="here", metavar="HOST", help="name the host of the inventory that runs Prometheus"
     )
-    parser.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=_seconds,
-        default=DEFAULT_SECONDS,
-        help="scrape at this interval (default 15)",
-    )
+    add_number(parser, "--interval", "scrape at this interval (default 15)", 15, 1, 3600, metavar="SECONDS")
     hosts.add_limit(parser)
     parser.add_argument("--json", action="store_true", help="print the targets as JSON")
 
@@ -106,9 +99,3 @@ def _warn(scraped: ScrapeConfig, folder: Path | None) -> None:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _seconds(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds between 1 and 3600')
-    return int(text)

@@ -99,13 +99,10 @@ def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
 def _group(args: argparse.Namespace) -> list[str]:
     """The hosts of the group. Raises InputError if the inventory lacks the group or the host."""
     project = load_project(args.inventory)
-    groups: dict[str, list[str]] = {}
-    for host in project.hosts:
-        groups.setdefault(host.group, []).append(host.name)
-    if args.group not in groups:
-        where = args.inventory or project.inventory
+    found = [host.name for host in project.hosts if host.group == args.group]
+    if not found:
+        where, groups = args.inventory or project.inventory, dict.fromkeys(host.group for host in project.hosts)
         raise InputError(f'{where}: group "{args.group}" does not exist', f"choose from: {', '.join(groups)}")
-    found = groups[args.group]
     if args.host is not None and args.host not in found:
         raise InputError(f"--host: {args.host} is not in group {args.group}", f"choose from: {', '.join(found)}")
     return found
@@ -199,5 +196,4 @@ def _show_results(
             out.say("discarded: not faster than before by more than the noise between runs")
     if not args.json and any(result.errors for result in results):
         summary.show_results(results, out)
-    failed = exit_code(results)
-    return failed or int(kept is None)
+    return exit_code(results) or int(kept is None)

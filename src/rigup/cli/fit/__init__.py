@@ -146,9 +146,9 @@ def _check_numbers(args: argparse.Namespace, names_rig: bool) -> None:
 
 def _project(args: argparse.Namespace, names_rig: bool) -> Project:
     """The inventory's fleet; without an inventory, that of the current folder, with no hosts."""
-    if args.limit is not None and (names_rig or (args.rig is None and args.model is not None)):
-        raise InputError("--limit: selects from an inventory, and none is named", "name an inventory, or omit it")
     if names_rig or (args.rig is None and args.model is not None):
+        if args.limit is not None:
+            raise InputError("--limit: selects from an inventory, and none is named", "name an inventory, or omit it")
         return Project(Path.cwd(), Path.cwd(), ())
     if args.rig is None and len(there := files_in(Path(INVENTORIES), ".py")) != 1:
         listed = ", ".join(str(path) for path in there)

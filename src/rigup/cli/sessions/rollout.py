@@ -104,8 +104,8 @@ def command(args: argparse.Namespace, resume: bool) -> str:
     """The command that continues the rollout, or retries it if nothing was begun."""
     words = ["rigup", "apply", *([args.inventory] if args.inventory else [])]
     words += ["--limit", args.limit] if args.limit else []
-    words += [f"--{name}" for name in ("yes", "reboot", "remove") if getattr(args, name)]
-    words += ["--allow-outage"] if args.allow_outage else []
+    flags = ("yes", "reboot", "remove", "allow_outage")
+    words += [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
     words += ["--from", args.source] if args.source else []
     words += ["--ask-sudo-password"] if args.ask_sudo_password else []
     words += ["--rolling", str(args.rolling)]

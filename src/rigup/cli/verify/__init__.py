@@ -6,6 +6,7 @@ With --load, also under load.
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from rigup.bench.gpu_load import loads
@@ -83,10 +84,7 @@ def as_json(found: VerifyRun) -> dict[str, Any]:
             {
                 "host": name,
                 "state": {"unchanged": "well", "differs": "problems"}.get(result.state, result.state),
-                "findings": [
-                    {"problem": one.problem, "message": one.message, "hint": one.hint}
-                    for one in found.found.get(name, ())
-                ],
+                "findings": [asdict(one) for one in found.found.get(name, ())],
                 "links": links.as_json() if links else None,
                 "load": load.model_dump() if (load := found.loads.get(name)) else None,
                 "errors": [error.as_json() for error in result.errors],

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rigup.lockfile.vendor import VendoredFiles
     from rigup.project.inventory import Project
 
-SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
 
 EPILOG = """\
@@ -158,7 +157,7 @@ def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolve
 
 def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     if as_json:
-        print_json({"schema": SCHEMA, "stale": list(found)})
+        print_json({"schema": 1, "stale": list(found)})
     elif found:
         print("rigup.lock is stale:", *found, sep="\n  ")
         hint = (
@@ -181,7 +180,7 @@ def as_json(
 ) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "lock": str(resolved.path),
         "written": written,
         "changes": [asdict(change) | {"change": change.kind} for change in resolved.changes],

@@ -31,8 +31,6 @@ from rigup.sources.hub import Hub
 from rigup.sources.ollama import OllamaRegistry
 from rigup.units import bytes_text
 
-SCHEMA = 1
-
 EPILOG = """\
 examples:
   rigup model add Qwen/Qwen3-235B-A22B-GPTQ-Int4
@@ -123,7 +121,7 @@ def _quant_of(path: Path) -> str | None:
 def as_json(root: Path, found: Described, changes: list[FileEdit]) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "model": plain_values(found.model),
         "model_known": found.known,
         "checkpoint": plain_values(found.checkpoint),

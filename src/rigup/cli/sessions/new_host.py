@@ -9,6 +9,7 @@ from typing import Any
 from rigup.catalogue.catalogue import Catalogue
 from rigup.cli.output.lines import tell
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.unplanned import open_unplanned
 from rigup.errors import Refused
 from rigup.facts.probe import Probe
 from rigup.planner.inputs.rig_and_services import read_rig
@@ -20,7 +21,6 @@ from rigup.project.settings import hub_address
 from rigup.regular_files import user_path
 from rigup.rig import Rig
 from rigup.run.runner import Run
-from rigup.settings import HostSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +59,7 @@ def hub_of(args: argparse.Namespace) -> dict[str, Any]:
 def probe_host(args: argparse.Namespace, root: Path) -> Probe:
     """Probes the host. Raises the error that prevented the probe; other errors become warnings."""
     project = Project(root, root, (HostEntry(args.host, args.verb, connection_data(args)),))
-    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, hosts.sudo_password(args))
-    with run:
+    with open_unplanned(args, project, Run) as run:
         run.connect(take_lease=False)
     result = run.results[args.host]
     if result.probe is None:

@@ -17,7 +17,6 @@ from rigup.plan import Plan
 from rigup.project.inventory import HostEntry
 from rigup.systemd.api_key import is_loopback, wants_key
 
-SCHEMA = 1
 WRITTEN_TO = ("/opt/rigup", "/var/lib/rigup", CONFIGURATION)
 
 
@@ -78,7 +77,7 @@ def last_lines(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iter
 def as_json(args: argparse.Namespace, ready: Prepared, done: Applied) -> dict[str, Any]:
     """All of it for scripts: what was written, the plans, the results as `rigup apply --json`, and the addresses."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "host": args.host,
         "group": ready.host.group,
         "inventory": str(ready.inventory),

@@ -38,7 +38,6 @@ clock. Run it longer than the case takes to heat up.
 
 exit codes: 0 all is well, 1 a problem, or a host failed, 2 usage error or no host reachable, 130 cancelled
 """
-LOAD_BOUNDS = (5, 3600)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="host or group of the inventory; several with commas")
     hosts.add_inventory(parser)
     parser.add_argument("--read-only", action="store_true", help="copy no data to the cards")
-    add_number(parser, "--load", "load the GPUs for S seconds and watch them", None, *LOAD_BOUNDS, metavar="S")
+    add_number(parser, "--load", "load the GPUs for S seconds and watch them", None, 5, 3600, metavar="S")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
 

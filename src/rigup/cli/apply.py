@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import select
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.confirmation import add_yes, agreed
 from rigup.errors import InputError
+from rigup.layout import unit_name
 
 if TYPE_CHECKING:
     from rigup.cli.output.lines import Lines
@@ -38,13 +38,11 @@ Ctrl-C stops the long steps on the hosts; press it again to leave at once.
 exit codes: 0 every service is healthy, 1 a host failed, or declined, 2 usage error or no host reachable, 130 cancelled
 """
 
-POLL_SECONDS = 0.2
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of every verb that talks to hosts, and those of apply."""
     hosts.add_arguments(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help="make the changes without confirmation")
+    add_yes(parser, "make the changes")
     parser.add_argument("--reboot", action="store_true", help="with --yes: reboot hosts where a change needs it")
     parser.add_argument(
         "--remove", action="store_true", help="also remove services that are no longer in the inventory"
@@ -83,27 +81,21 @@ class Applied:
 def applied(args: argparse.Namespace) -> Applied:
     """Shows the changes, asks for confirmation, makes them, and verifies each service; for `up`, too."""
     _check_rolling(args)
-    hosts.patch_for_many_hosts()
     project, opened = hosts.open_run(args, hosts.plain_run)  # first, because it starts connecting to the hosts
-    from rigup.cli.output import progress as live
     from rigup.cli.output import results as summary
-    from rigup.cli.output.lines import lines
-    from rigup.connection.signals import stop_on_signals
     from rigup.operations.driver import reboots
-    from rigup.operations.primitives import jobs, progress
+    from rigup.operations.primitives import jobs
     from rigup.operations.service.health import QUESTION
     from rigup.run.result import exit_code
 
     out = lines(stderr=args.json)
-    with opened as run, stop_on_signals():
+    with hosts.watched(opened, args.events) as (run, view):
         rollout = None
         if args.rolling:
             from rigup.cli.sessions.rollout import RollingApply  # rarely needed
 
             rollout = RollingApply(args, project, run, out)
         run.break_leases = args.break_lease
-        view = live.view(args.events)
-        progress.listen(view.show)
         with view:
             run.connect(take_lease=rollout is not None)
             run.compare(take_lease=True)
@@ -117,7 +109,7 @@ def applied(args: argparse.Namespace) -> Applied:
             summary.show_estimate(run, {} if args.yes else _line_speeds(run, view), out)
         if rollout:
             changes = rollout.begins()
-        if changes and not args.yes and not agreed(out, args.verb, "Make these changes?"):
+        if changes and not agreed(args, out, "Make these changes?"):
             if rollout:
                 rollout.rolling.end()
             return Applied(1, _document(run, rollout) if args.json else None)
@@ -194,32 +186,7 @@ def _check_rolling(args: argparse.Namespace) -> None:
         )
 
 
-def agreed(out: Lines, verb: str, question: str) -> bool:
-    """Asks for confirmation. Raises InputError if standard input is not a terminal."""
-    check_terminal(verb)
-    return says_yes(out, question)
-
-
-def check_terminal(verb: str) -> None:
-    """Raises InputError if nobody can be asked."""
-    if not sys.stdin.isatty():
-        raise InputError(f"{verb} needs confirmation, but standard input is not a terminal", "pass --yes")
-
-
-def says_yes(out: Lines, question: str) -> bool:
-    """Asks on any standard input. Raises Cancelled on Ctrl-C."""
-    from rigup.operations.primitives import jobs
-
-    out.say(f"{question} [y/N] ", end="")
-    while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:  # unlike input(), leases are renewed meanwhile
-        if jobs.cancelled():
-            raise jobs.Cancelled("cancelled; nothing was changed")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
 def _how_to_look_around(results: list[HostResult], plans: dict[str, Any], out: Lines) -> None:
-    from rigup.layout import unit_name
-
     for result in results:
         for plan in plans[result.host] if result.ok and result.changes else ():
             address = f"{plan.service.listen}:{plan.service.port}"

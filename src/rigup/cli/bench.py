@@ -7,13 +7,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json
+from rigup.bench.client import BenchRequest
+from rigup.bench.comparison import compare, conditions, level_of
+from rigup.bench.levels import chosen, levels, numbers
+from rigup.bench.store import read_result, store
+from rigup.cli.output.bench import as_csv, changes_as_json, show_changes, show_result
+from rigup.cli.output.console import Console
+from rigup.cli.output.lines import print_json, show_error
 from rigup.cli.output.typed_words import add_decimal, add_number
+from rigup.cli.page.writing import check_writable, write_page
 from rigup.cli.sessions import service_run
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
-    from rigup.bench.client import BenchRequest
     from rigup.run.service_run import Ask
 
 EPILOG = """\
@@ -65,8 +71,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> None:
-    from rigup.cli.page.writing import check_writable
-
     if args.csv == "-" and args.json:
         raise InputError("--csv - and --json both write to standard output", "name a file for the CSV")
     service_run.check(args)
@@ -77,9 +81,6 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _wanted(args: argparse.Namespace) -> BenchRequest:
-    from rigup.bench.client import BenchRequest
-    from rigup.bench.levels import chosen, levels, numbers
-
     concurrency = numbers(args.concurrency, "--concurrency") if args.concurrency else None
     lengths = numbers(args.input, "--input") if args.input else None
     preset = chosen(args.preset, concurrency, lengths, args.output, args.seconds, args.requests)
@@ -113,11 +114,6 @@ def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
 def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the measurements and the hosts that failed."""
-    from rigup.bench.store import store
-    from rigup.cli.output.bench import as_csv, show_result
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.lines import show_error
-    from rigup.cli.page.writing import write_page
     from rigup.run.result import exit_code
 
     console = Console(stderr=args.json or args.csv == "-")
@@ -139,11 +135,6 @@ def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str,
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rigup.bench.comparison import compare, conditions, level_of
-    from rigup.bench.store import read_result
-    from rigup.cli.output.bench import changes_as_json, show_changes
-    from rigup.cli.output.console import Console
-
     results, (changes, differ) = service_run.compared(args, read_result, lambda *two: (compare(*two), conditions(*two)))
     if not changes:
         common = set.intersection(*({level_of(level) for level in result["levels"]} for result in results))

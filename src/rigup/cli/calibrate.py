@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.catalogue.data_files import read_file
+from rigup.catalogue.overheads import TABLE, MeasuredOverhead, overheads_toml
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
+from rigup.cli.output.table import Column, Table
 from rigup.errors import InputError
+from rigup.planner.memory.calibration import Calibration, Comparison, calibrate, read_starts
+from rigup.project.inventory import Project, load_project
 from rigup.regular_files import replace_file
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rigup.planner.memory.calibration import Calibration, Comparison
-    from rigup.project.inventory import Project
+from rigup.run.audit_log import kept_here
 
 FILE = "catalogue/overheads/measured.toml"
 COLUMNS = ("weights", "kv_cache", "overhead", "total")
+FIGURES = ("predicted_mib", "measured_mib", "error_mib", "error_percent", "worst_mib")
 
 
 def run(args: argparse.Namespace) -> int:
     """Shows the calibration, saves it with --write; returns 1 if no constant can be derived."""
-    from rigup.planner.memory.calibration import calibrate, read_starts
-    from rigup.project.inventory import load_project
-    from rigup.run.audit_log import kept_here
-
     project = load_project(args.inventory, args.limit)
     found = calibrate(read_starts(record for host in project.hosts for record in kept_here(host.name)))
     written = _write(project, found) if args.write else None
     if args.json:
         print_json({"schema": 1, "calibrations": [as_json(c) for c in found], "written": written})
     else:
-        from rigup.cli.output.console import Console
-
         _show(found, written, args.write, Console(highlight=False))
     return 0 if any(calibration.wanted_mib is not None for calibration in found) else 1
 
@@ -47,8 +43,6 @@ def as_json(calibration: Calibration) -> dict[str, Any]:
 
 
 def _show(found: Sequence[Calibration], written: str | None, write: bool, console: Console) -> None:
-    from rigup.cli.output.table import Column, Table
-
     if not found:
         words = "No start of a service on GPUs is on record on this machine; rigup apply records each one."
         console.print(words, soft_wrap=True)
@@ -85,7 +79,8 @@ def _constant(calibration: Calibration) -> str:
 
 def _notes(found: Sequence[Calibration]) -> Iterator[str]:
     for calibration in found:
-        name = f"{calibration.kind[0]} {calibration.kind[1]} on {calibration.kind[3]}x {calibration.kind[2]}"
+        engine, version, gpu, gpus, _ = calibration.kind
+        name = f"{engine} {version} on {gpus}x {gpu}"
         if calibration.why_not:
             yield f"{name}: not calibrated: {calibration.why_not}"
         for line in calibration.left_out:
@@ -104,9 +99,6 @@ def _write(project: Project, found: Sequence[Calibration]) -> str | None:
 
     Returns the file's path relative to the fleet folder; None if there is nothing to write.
     """
-    from rigup.catalogue.data_files import read_file
-    from rigup.catalogue.overheads import TABLE, MeasuredOverhead, overheads_toml
-
     entries = [entry for calibration in found if (entry := calibration.entry)]
     if not entries:
         return None
@@ -119,11 +111,3 @@ def _write(project: Project, found: Sequence[Calibration]) -> str | None:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}", "make the fleet folder writable") from None
     return FILE
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raises InputError for options that require or exclude each other."""
-    if args.write and not args.calibrate:
-        raise InputError("--write requires --calibrate", "rigup plan --calibrate --write")
-    if args.calibrate and args.explain:
-        raise InputError("--explain cannot be combined with --calibrate", "omit one of them")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
+from rigup.cli.output.table import Column, Table
 from rigup.cli.sessions import unplanned
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rigup.project.inventory import Project
-    from rigup.run.whole_hosts.comparison import Difference
+from rigup.project.inventory import load_project
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import exit_code
+from rigup.run.whole_hosts.comparison import Difference, compare
 
 EPILOG = """\
 examples:
@@ -31,23 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the differences; changes nothing."""
     first, second = names = (args.hosts[0], args.hosts[1])
-    args.limit = ",".join(names)
-
-    def check(project: Project) -> None:
-        if {host.name for host in project.hosts} != {*names} or first == second:
-            raise InputError(f"{first}, {second}: not two hosts", "name two different hosts of the inventory")
-
-    opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)
-    from rigup.cli.output import results as summary
-    from rigup.run.result import exit_code
-    from rigup.run.whole_hosts.comparison import compare
-
-    with opened as run:
+    project = load_project(args.inventory, ",".join(names))
+    if {host.name for host in project.hosts} != {*names} or first == second:
+        raise InputError(f"{first}, {second}: not two hosts", "name two different hosts of the inventory")
+    with unplanned.open_unplanned(args, project, HostsRun) as run:
         run.record("compare")
         run.connect(take_lease=False)
         results, found = unplanned.results_of(run), None
     if not any(result.errors for result in results):
-        handshakes, data = run.context.handshakes, {host.name: host.data for host in run.context.project.hosts}
+        handshakes, data = run.context.handshakes, project.data_by_host
         found = compare((handshakes[first].probe, handshakes[second].probe), (data[first], data[second]))
     if args.json:
         rows = None if found is None else [each.as_json(names) for each in found]
@@ -60,9 +54,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(names: tuple[str, str], found: list[Difference]) -> None:
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.table import Column, Table
-
     console = Console(highlight=False)
     if not found:
         console.say(f"{names[0]} and {names[1]} do not differ")

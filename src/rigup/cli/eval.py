@@ -8,14 +8,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.catalogue.tools.evaluation import evaluation
+from rigup.cli.output.console import Console
+from rigup.cli.output.evaluation import differences_as_json, show_differences, show_result
 from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import service_run
-from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
 from rigup.errors import InputError
+from rigup.evaluation.comparison import compare, differing_conditions
+from rigup.evaluation.harness import EvaluationRequest
+from rigup.evaluation.store import read_result, store
+from rigup.project.inventory import LOCK
 
 if TYPE_CHECKING:
-    from rigup.evaluation.harness import EvaluationRequest
     from rigup.run.result import HostResult
     from rigup.run.service_run import Ask
 
@@ -56,9 +62,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wanted(args: argparse.Namespace) -> EvaluationRequest:
-    from rigup.catalogue.tools.evaluation import evaluation
-    from rigup.evaluation.harness import EvaluationRequest
-
     service_run.check(args)
     tasks = tuple(args.tasks.split(",")) if args.tasks is not None else evaluation().tasks
     for task in tasks:
@@ -93,7 +96,6 @@ def _questions(text: str) -> int | None:
 def _harness(root: Path) -> tuple[Path, str]:
     """Returns the Python of the locked harness, installed if needed, and the harness version."""
     from rigup.lock import load_lock
-    from rigup.project.inventory import LOCK
     from rigup.sources.evaluation_environment import install_harness, locked_harness
 
     locked, uv = locked_harness(load_lock(root / LOCK))
@@ -101,7 +103,7 @@ def _harness(root: Path) -> tuple[Path, str]:
 
 
 def _of_url(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
-    hosts.patch_for_many_hosts()
+    startup.patch_for_many_hosts()
     from rigup.bench.local import about_url
     from rigup.cli.output import progress as live
     from rigup.connection.signals import stop_on_signals
@@ -130,10 +132,6 @@ def _of_inventory(args: argparse.Namespace, wanted: EvaluationRequest) -> int:
 
 def _show_results(args: argparse.Namespace, root: Path, found: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the scores and the hosts that failed."""
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.evaluation import show_result
-    from rigup.evaluation.store import store
-
     console = Console(stderr=args.json, highlight=False)
     failure = service_run.store_and_show(found, results, show_result, partial(store, root), console, args.json)
     return failure or ended(found, results)
@@ -149,11 +147,6 @@ def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.evaluation import differences_as_json, show_differences
-    from rigup.evaluation.comparison import compare, differing_conditions
-    from rigup.evaluation.store import read_result
-
     results, (found, differ) = service_run.compared(
         args, read_result, lambda *two: (compare(*two), list(differing_conditions(*two)))
     )

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.plan import show
+from rigup.cli.output.plan_json import plan_as_json
 from rigup.cli.sessions import new_host
-from rigup.cli.sessions import session as hosts
-from rigup.errors import InputError
+from rigup.errors import InputError, Refused
+from rigup.facts.probe import Probe
+from rigup.lock import load_lock
+from rigup.plan import Plan
+from rigup.project import rig_from_probe
+from rigup.project.inventory import HostEntry, Project, load_project
+from rigup.project.inventory_edit import ExistingHost, FileEdit, check_new, members, written
+from rigup.project.planning import plan_project
 from rigup.project.ssh_settings import check_host_name
 from rigup.regular_files import user_path
-
-if TYPE_CHECKING:
-    from rigup.catalogue.catalogue import Catalogue
-    from rigup.facts.probe import Probe
-    from rigup.plan import Plan
-    from rigup.project.inventory import HostEntry
-    from rigup.project.inventory_edit import ExistingHost, FileEdit
 
 EPILOG = """\
 examples:
@@ -42,10 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Probes the host, writes its description, and plans it."""
     check_host_name(args.host, "rigup init")
-    hosts.patch_for_many_hosts()
-    from rigup.catalogue.catalogue import load_catalogue
-    from rigup.project.inventory_edit import check_new, members
-
     root = user_path(args.fleet, "--fleet")
     catalogue = load_catalogue(root)
     there = members(root)
@@ -65,10 +64,6 @@ def _written(args: argparse.Namespace, changes: list[FileEdit], inventory: Path)
 
     Raises InputError, with the changes undone, if they cannot be written or the host cannot be planned.
     """
-    from rigup.project.inventory import load_project
-    from rigup.project.inventory_edit import written
-    from rigup.project.planning import plan_project
-
     try:
         with written(changes):
             project = load_project(str(inventory), args.host)
@@ -81,11 +76,6 @@ def _changes(
     args: argparse.Namespace, root: Path, there: list[ExistingHost], probe: Probe, catalogue: Catalogue
 ) -> tuple[list[FileEdit], Path]:
     """The files to change, and the inventory that will contain the host."""
-    from rigup.errors import Refused
-    from rigup.lock import load_lock
-    from rigup.project import rig_from_probe
-    from rigup.project.inventory import Project
-
     described, rig = new_host.rig_of(args, probe, catalogue)
     member = new_host.group_to_join(args, rig, there, catalogue)
     if member is not None:
@@ -102,8 +92,6 @@ def _changes(
 
 def _show(args: argparse.Namespace, probe: Probe, changes: list[FileEdit], plans: Any, group: str) -> None:
     if args.json:
-        from rigup.cli.output.plan_json import plan_as_json
-
         files = [{"path": str(change.path), "action": change.action} for change in changes]
         answer = {
             "schema": 1,
@@ -115,9 +103,6 @@ def _show(args: argparse.Namespace, probe: Probe, changes: list[FileEdit], plans
         }
         print_json(answer)
         return
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.plan import show
-
     console = Console(highlight=False)
     for change in changes:
         console.print(f"{change.path}: {change.action}", soft_wrap=True, markup=False)

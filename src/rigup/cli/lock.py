@@ -6,11 +6,16 @@ import argparse
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.lines import print_json, show_error, tell
 from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
+from rigup.errors import InputError, RigupError
+from rigup.project.inventory import load_project
+from rigup.units import bytes_text
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
     from rigup.lockfile.vendor import VendoredFiles
     from rigup.project.inventory import Project
 
-SCHEMA = 1
 SIGNS = {"added": "+", "moved": "~", "dropped": "-"}
 
 EPILOG = """\
@@ -68,17 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Locks, or checks the lock; returns 1 if --check finds it stale."""
-    from rigup.project.inventory import load_project
-
     project = load_project(args.inventory, args.limit)
     if reads_hosts := not args.check and _names_host_files(project):
-        hosts.patch_for_many_hosts()  # before anything imports sockets
+        startup.patch_for_many_hosts()  # before anything imports sockets
     from rigup.catalogue.catalogue import load_catalogue
-    from rigup.cli.output.lines import show_error
-    from rigup.errors import InputError, RigupError
     from rigup.lockfile import lock as locking
     from rigup.lockfile.upgrade import Upgrade
-    from rigup.units import bytes_text
 
     if args.prune and (args.limit or args.check):
         other = "--limit" if args.limit else "--check"
@@ -158,7 +157,7 @@ def vendored(args: argparse.Namespace, resolved: ResolvedLock, resolver: Resolve
 
 def _show_check(found: tuple[str, ...], as_json: bool) -> int:
     if as_json:
-        print_json({"schema": SCHEMA, "stale": list(found)})
+        print_json({"schema": 1, "stale": list(found)})
     elif found:
         print("rigup.lock is stale:", *found, sep="\n  ")
         hint = (
@@ -180,22 +179,11 @@ def as_json(
     failed: RigupError | None = None,
 ) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
-    changes = [
-        {
-            "name": change.name,
-            "change": change.kind,
-            "before": change.before,
-            "after": change.after,
-            "against": change.against,
-            "packages": [{"name": m.name, "before": m.before, "after": m.after} for m in change.packages],
-        }
-        for change in resolved.changes
-    ]
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "lock": str(resolved.path),
         "written": written,
-        "changes": changes,
+        "changes": [asdict(change) | {"change": change.kind} for change in resolved.changes],
         "warnings": warnings,
         "not_locked": [],
         "vendored": done
@@ -219,11 +207,8 @@ def show(resolved: ResolvedLock, warnings: list[str], written: bool) -> None:
         print(f"{SIGNS[change.kind]} {change.name}  {pins}")
         if change.packages:
             print(f"  {moved_text(change)}")
-            print(
-                textwrap.fill(
-                    ", ".join(map(str, change.packages)), 110, initial_indent=" " * 4, subsequent_indent=" " * 4
-                )
-            )
+            moves, indent = ", ".join(map(str, change.packages)), " " * 4
+            print(textwrap.fill(moves, 110, initial_indent=indent, subsequent_indent=indent))
     if not resolved.changes:
         print("rigup.lock: recorded the inputs; no pin changed" if written else "rigup.lock: nothing to change")
     for warning in warnings:

@@ -9,6 +9,14 @@ from rigup import layout
 from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
+from rigup.connection.connections import Connections
+from rigup.errors import Unreachable
+from rigup.facts.apply_records import parse
+from rigup.operations.primitives import remote
+from rigup.run.audit_log import kept_here
+from rigup.run.chains.timing import StepTime, line
+from rigup.run.measured_memory import in_words
+from rigup.units import seconds_text
 
 EPILOG = """\
 examples:
@@ -34,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Shows the records, oldest first."""
-    from rigup.run.audit_log import kept_here
-
     found = (kept_here(args.host) if args.here else _of_host(args))[-args.last :]
     if args.json:
         print_json({"schema": 1, "host": args.host, "applies": found})
@@ -50,16 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
-    hosts.patch_for_many_hosts()
-    from rigup.connection.connections import Connections
-    from rigup.errors import InputError, Unreachable
-    from rigup.facts.apply_records import parse
-    from rigup.operations.primitives import remote
-    from rigup.project.inventory import load_project
-
-    project = load_project(args.inventory, args.host)
-    if len(project.hosts) != 1:
-        raise InputError(f"{args.host} matches {len(project.hosts)} hosts", "name one host")
+    project = hosts.project_of_one(args.inventory, args.host)
     contact = Connections(project.data_by_host, hosts.sudo_password(args))
     try:
         (host,) = contact.state.inventory
@@ -77,9 +74,6 @@ def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 def show(record: dict[str, Any], out: Lines) -> None:
     """Prints one apply: a heading, then a line for each change and error."""
-    from rigup.run.chains.timing import StepTime, line
-    from rigup.units import seconds_text
-
     colour = {"unchanged": "green", "changed": "yellow"}.get(record["result"], "red")
     head = (f"{record['when']}  ", (record["verb"], "bold"), f" by {record['who']}: ")
     out.say(*head, (str(record["result"]), colour), f" in {seconds_text(record['seconds'])}")
@@ -89,8 +83,6 @@ def show(record: dict[str, Any], out: Lines) -> None:
     for service, what in record["services"].items():
         out.say(f"  {service}: {what}")
     for service, kept in record.get("memory", {}).items():
-        from rigup.run.measured_memory import in_words
-
         out.say(f"  {service}: GPU memory: {in_words(kept['gpus'])}")
     if times := [StepTime.of_record(each) for each in record.get("steps", ())]:
         out.say(f"  {line(times)}")

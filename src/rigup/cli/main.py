@@ -19,6 +19,7 @@ from rigup.cli.output.streams import open_missing_streams, steady
 from rigup.cli.output.typed_words import check_words
 from rigup.cli.output.usage import Parser
 from rigup.cli.sessions.session import pop_sudo_password
+from rigup.connection import startup
 from rigup.errors import InputError, RigupError
 
 VERBS = {
@@ -59,6 +60,8 @@ VERBS = {
 # verbs whose module lies in a package of cli
 MODULES = {verb: f"service.{verb}" for verb in ("chat", "tunnel", "restart", "key", "logs", "exec")}
 MODULES |= dict.fromkeys(("stop", "start"), "service.power")
+# verbs that connect to no host, or to some only if their options say so, for which they prepare themselves
+OFFLINE = ("plan", "fit", "model", "lock", "bench", "eval", "metrics", "schema", "completion", "lab")
 ONLY_TELL = ("plan", "fit", "diff", "status", "verify", "releases", "log", "logs", "chat", "compare")
 
 EPILOG = """\
@@ -78,9 +81,9 @@ exit codes: 0 success, 1 refused, different or failed, 2 usage error or no host 
 
 
 def build_parser(wanted: str | None = None) -> Parser:
-    """Builds the argument parser. A verb's module is imported for its arguments only; `run` imports the rest.
+    """Builds the argument parser, with the name and the purpose of every verb.
 
-    wanted: the only verb that is needed; None for all.
+    wanted: the only verb whose module is imported, for its arguments; "" for none, None for all.
     """
     parser = Parser(
         prog="rigup",
@@ -89,8 +92,11 @@ def build_parser(wanted: str | None = None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rigup {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in [wanted] if wanted else VERBS:
-        module, purpose = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}"), VERBS[verb]
+    for verb, purpose in VERBS.items():
+        if wanted not in (None, verb):
+            verbs.add_parser(verb, help=purpose)
+            continue
+        module = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}")
         description = purpose[0].upper() + purpose[1:] + "."
         sub = verbs.add_parser(verb, help=purpose, description=description, epilog=module.EPILOG)
         module.add_arguments(sub)
@@ -104,9 +110,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments: None for the process's own arguments; main then ends the process itself.
     """
     words = sys.argv[1:] if arguments is None else arguments
+    verb = next((word for word in words if word in VERBS), "")
     open_missing_streams()
+    if arguments is None and verb and verb not in OFFLINE:
+        startup.patch_for_many_hosts()
     with printable_streams():
-        args = _parsed(words)
+        args = _parsed(words, verb)
     if isinstance(args, int):
         code = args
     else:
@@ -115,17 +124,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code if arguments is not None else _leave(code)
 
 
-def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
+def _parsed(words: Sequence[str], verb: str) -> argparse.Namespace | int:
     """The arguments, or the exit code if one of them was refused."""
     try:
         check_words(words)
         if not words:
-            build_parser().print_help()
+            build_parser("").print_help()
             return 0
-        args = build_parser(words[0] if words[0] in VERBS else None).parse_args(words)
+        args = build_parser(verb).parse_args(words)
     except InputError as error:
         show_error(error, as_json="--json" in words)
         return error.exit_code
+    except KeyboardInterrupt:  # while the verb's module is imported
+        tell("cancelled")
+        return 130
     args.sudo_password = pop_sudo_password()
     return args
 

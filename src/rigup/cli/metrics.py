@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rigup.monitoring.scrape_config import ScrapeConfig
+from rigup.errors import InputError
+from rigup.monitoring.alerts import alerts_yml
+from rigup.monitoring.dashboard import dashboard
+from rigup.monitoring.scrape_config import ScrapeConfig, prometheus_yml
+from rigup.project.inventory import load_project
+from rigup.project.scrape_targets import scraping_of
+from rigup.regular_files import replace_file
 
 EPILOG = """\
 examples:
@@ -23,7 +28,6 @@ rigup contacts no host and reads no API key: a target that needs one names the f
 
 exit codes: 0 written, 1 no target that Prometheus can reach, 2 usage error, 130 cancelled
 """
-DEFAULT_SECONDS = 15
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,22 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from", dest="here", metavar="HOST", help="name the host of the inventory that runs Prometheus"
     )
-    parser.add_argument(
-        "--interval",
-        metavar="SECONDS",
-        type=_seconds,
-        default=DEFAULT_SECONDS,
-        help="scrape at this interval (default 15)",
-    )
+    add_number(parser, "--interval", "scrape at this interval (default 15)", 15, 1, 3600, metavar="SECONDS")
     hosts.add_limit(parser)
     parser.add_argument("--json", action="store_true", help="print the targets as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Writes the files and warns about unreachable targets; returns 1 if none can be reached."""
-    from rigup.project.inventory import load_project
-    from rigup.project.scrape_targets import scraping_of
-
     project = load_project(args.inventory, args.limit)
     scraped = scraping_of(project, args.here)
     folder = args.out or (None if args.json else Path("monitoring"))
@@ -59,15 +54,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         for path in written:
             print(f"wrote {path}")
-        hosts = {target.labels["host"] for target in scraped.targets}
-        print(f"{_counted(len(scraped.targets), 'target')} on {_counted(len(hosts), 'host')}")
+        names = {target.labels["host"] for target in scraped.targets}
+        print(f"{_counted(len(scraped.targets), 'target')} on {_counted(len(names), 'host')}")
     return 0 if scraped.targets else 1
 
 
 def as_json(scraped: ScrapeConfig, written: list[Path]) -> dict[str, Any]:
     """The targets for scripts; schema 1."""
-    from dataclasses import asdict
-
     return {
         "schema": 1,
         "targets": [asdict(target) for target in scraped.targets],
@@ -77,12 +70,6 @@ def as_json(scraped: ScrapeConfig, written: list[Path]) -> dict[str, Any]:
 
 
 def _write(folder: Path, scraped: ScrapeConfig, source: str, interval: int) -> list[Path]:
-    from rigup.errors import InputError
-    from rigup.monitoring.alerts import alerts_yml
-    from rigup.monitoring.dashboard import dashboard
-    from rigup.monitoring.scrape_config import prometheus_yml
-    from rigup.regular_files import replace_file
-
     files = {
         "prometheus.yml": prometheus_yml(scraped, source, interval),
         "alerts.yml": alerts_yml(),
@@ -112,9 +99,3 @@ def _warn(scraped: ScrapeConfig, folder: Path | None) -> None:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _seconds(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= 3600:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a number of seconds between 1 and 3600')
-    return int(text)

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.checkpoints.describe import Described, describe
+from rigup.checkpoints.entry_text import plain_values
+from rigup.checkpoints.repository import (
+    REPO,
+    Repository,
+    hub_repository,
+    local_repository,
+    ollama_repository,
+    repo_and_quant,
+)
 from rigup.cli.output.lines import print_json, tell
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rigup.checkpoints.describe import Described
-    from rigup.checkpoints.repository import Repository
-    from rigup.project.inventory_edit import FileEdit
-
-SCHEMA = 1
+from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
+from rigup.project.inventory_edit import FileEdit
+from rigup.project.settings import hub_address, ollama_address, read_secret
+from rigup.regular_files import user_path
+from rigup.service import location_of
+from rigup.settings import HUB, OLLAMA
+from rigup.sources.gguf_files import gguf_quants
+from rigup.sources.hub import Hub
+from rigup.sources.ollama import OllamaRegistry
+from rigup.units import bytes_text
 
 EPILOG = """\
 examples:
@@ -52,11 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Reads the checkpoint and writes what is new."""
-    from rigup.catalogue.catalogue import load_catalogue
-    from rigup.checkpoints.describe import describe
-    from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
-    from rigup.regular_files import user_path
-
     root = user_path(args.fleet, "--fleet")
     if not root.is_dir():
         raise InputError(f"--fleet: {args.fleet}: not a folder", "name the folder of your fleet")
@@ -77,14 +87,6 @@ def _check_name(name: str | None) -> None:
 
 def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
     """What is read, and which quantisation of it; a path that exists goes before a repository of that name."""
-    import os
-
-    from rigup.checkpoints.repository import REPO, hub_repository, local_repository, repo_and_quant
-    from rigup.project.settings import hub_address, read_secret
-    from rigup.regular_files import user_path
-    from rigup.settings import HUB
-    from rigup.sources.hub import Hub
-
     if args.repo is not None and not REPO.fullmatch(args.repo):
         raise InputError(f"--repo: {args.repo[:60]!r} is not a repository", "write org/name")
     path = user_path(args.checkpoint, "checkpoint")
@@ -102,14 +104,6 @@ def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
 
 
 def _from_ollama(name: str) -> tuple[Repository, str | None]:
-    import os
-
-    from rigup.checkpoints.repository import ollama_repository
-    from rigup.project.settings import ollama_address
-    from rigup.service import location_of
-    from rigup.settings import OLLAMA
-    from rigup.sources.ollama import OllamaRegistry
-
     try:
         location = location_of(name)
     except ValueError as error:
@@ -121,17 +115,13 @@ def _from_ollama(name: str) -> tuple[Repository, str | None]:
 
 def _quant_of(path: Path) -> str | None:
     """The quantisation that the name of a GGUF file says."""
-    from rigup.sources.gguf_files import gguf_quants
-
     return gguf_quants([path.name])[0] if path.name.endswith(".gguf") else None
 
 
 def as_json(root: Path, found: Described, changes: list[FileEdit]) -> dict[str, Any]:
     """The result for scripts. Within a schema, keys are only added."""
-    from rigup.checkpoints.entry_text import plain_values
-
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "model": plain_values(found.model),
         "model_known": found.known,
         "checkpoint": plain_values(found.checkpoint),
@@ -141,8 +131,6 @@ def as_json(root: Path, found: Described, changes: list[FileEdit]) -> dict[str, 
 
 
 def _show(args: argparse.Namespace, root: Path, found: Described, changes: list[FileEdit]) -> None:
-    from rigup.units import bytes_text
-
     if args.json:
         print_json(as_json(root, found, changes))
         return

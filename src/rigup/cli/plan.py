@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, get_args
+from datetime import date
+from typing import get_args
 
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
+from rigup.cli.output.plan import show
+from rigup.cli.output.plan_json import as_json
+from rigup.cli.output.plan_markdown import markdown, read_before
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
+from rigup.gateway_settings import GatewayPlan
+from rigup.plan import Plan
+from rigup.project.gateways import plan_gateways
+from rigup.project.inventory import Project, load_project
+from rigup.project.planning import plan_project
+from rigup.project.settings import disabled_in
 from rigup.service import Preference
-
-if TYPE_CHECKING:
-    from rigup.gateway_settings import GatewayPlan
-    from rigup.plan import Plan
-    from rigup.project.inventory import Project
 
 EPILOG = """\
 examples:
@@ -63,19 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plans every service of every host, shows the plans, and returns 1 if any is refused."""
-    from rigup.cli import calibrate
-
-    calibrate.check(args)
-    if args.before and args.format != "markdown":
-        raise InputError("--before requires --format markdown", "rigup plan --format markdown --before FILE")
+    _check(args)
     if args.calibrate:
+        from rigup.cli import calibrate  # it imports what connects to hosts, and few runs calibrate
+
         return calibrate.run(args)
-    from datetime import date
-
-    from rigup.project.inventory import load_project
-    from rigup.project.planning import plan_project
-    from rigup.project.settings import disabled_in
-
     project = load_project(args.inventory, args.limit)
     plans = plan_project(project, prefer=args.prefer, today=date.today())
     gateways = _gateways(project, plans)
@@ -84,25 +82,26 @@ def run(args: argparse.Namespace) -> int:
     resting = {host for host, _ in disabled}
     idle = tuple(host for host in project.hosts if host.name not in serving | resting)
     if args.json:
-        from rigup.cli.output.plan_json import as_json
-
         print_json(as_json(plans, idle, gateways, disabled))
     elif args.format == "markdown":
-        from rigup.cli.output.plan_markdown import markdown, read_before
-
         print(markdown(plans, read_before(args.before) if args.before else None), end="")
     else:
-        from rigup.cli.output.console import Console
-        from rigup.cli.output.plan import show
-
         names = tuple(host.name for host in idle)
         show(plans, Console(highlight=False), args.explain, names, gateways, disabled)
     return 1 if any(plan.verdict == "refused" for plan in plans) else 0
 
 
+def _check(args: argparse.Namespace) -> None:
+    """Raises InputError for options that require or exclude each other."""
+    if args.write and not args.calibrate:
+        raise InputError("--write requires --calibrate", "rigup plan --calibrate --write")
+    if args.calibrate and args.explain:
+        raise InputError("--explain cannot be combined with --calibrate", "omit one of them")
+    if args.before and args.format != "markdown":
+        raise InputError("--before requires --format markdown", "rigup plan --format markdown --before FILE")
+
+
 def _gateways(project: Project, plans: tuple[Plan, ...]) -> tuple[GatewayPlan, ...]:
     if not any("gateway" in host.data for host in project.hosts):
         return ()
-    from rigup.project.gateways import plan_gateways
-
     return plan_gateways(project, plans)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import lines, print_json
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rigup.run.prune import PruneRun
+from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.run.prune import PruneRun
+from rigup.run.result import exit_code
 
 EPILOG = """\
 examples:
@@ -29,24 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", action="store_true", help="also remove checkpoints that no release and no plan uses"
     )
-    parser.add_argument("--yes", "-y", action="store_true", help="remove without confirmation")
+    add_yes(parser, "remove")
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs prune and returns its exit code."""
-    hosts.patch_for_many_hosts()
-    from rigup.cli.apply import agreed
-    from rigup.cli.output import results as summary
-    from rigup.run.prune import PruneRun
-    from rigup.run.result import exit_code
-
     _, opened = hosts.open_run(args, lambda: PruneRun)
     out = lines(stderr=args.json)
     with hosts.watched(opened) as (pruning, view):
         with view:
             pruning.find_removals(args.weights)
         results = list(pruning.results.values())
-        if summary.show_changes(results, out) and not args.yes and not agreed(out, "prune", "Remove these?"):
+        if summary.show_changes(results, out) and not agreed(args, out, "Remove these?"):
             if args.json:
                 print_json(as_json(pruning))
             return 1

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.markup import escape
+from rich.text import Text
+
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console, show_indented
 from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rigup.operations.service.history import RetainedRelease
-    from rigup.run.result import HostResult
-    from rigup.run.rollback import RollbackRun
+from rigup.cli.sessions import unplanned
+from rigup.operations.service.history import RetainedRelease, damage_of, differences, hosts_of, with_replaced
+from rigup.project.inventory import load_project
+from rigup.project.node_groups import with_whole_groups
+from rigup.run.result import HostResult, exit_code
+from rigup.run.rollback import RollbackRun
+from rigup.units import time_text
 
 EPILOG = """\
 examples:
@@ -35,16 +40,10 @@ def run(args: argparse.Namespace) -> int:
     with open_rollback_run(args) as run:
         run.connect(take_lease=False)
         run.read()
-    from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.operations.service.history import damage_of
-
-    results = list(run.results.values())
+    results = unplanned.results_of(run)
     for result in results:
         if damaged := damage_of(result.host, run.kept.get(result.host, {})):
             result.fail("failed", *damaged)
-        if result.state == "pending":
-            result.state = "unchanged"
     if args.json:
         listed = {name: {service: _json(kept) for service, kept in found.items()} for name, found in run.kept.items()}
         print_json({"schema": 1, "hosts": listed, "errors": _errors(results)})
@@ -53,32 +52,16 @@ def run(args: argparse.Namespace) -> int:
         for name, found in run.kept.items():
             show(name, found, console)
         summary.show_failed(results, console)
-    from rigup.run.result import exit_code
-
     return exit_code(results)
 
 
 def open_rollback_run(args: argparse.Namespace) -> RollbackRun:
     """Opens a run over the selected hosts and the others of their node groups, without their plans."""
-    from rigup.cli.sessions.unplanned import open_unplanned
-
-    def run_class() -> type[RollbackRun]:
-        from rigup.run.rollback import RollbackRun
-
-        return RollbackRun
-
-    return open_unplanned(args, run_class, whole_groups=True)
+    return unplanned.open_unplanned(args, with_whole_groups(load_project(args.inventory, args.limit)), RollbackRun)
 
 
 def show(host: str, found: dict[str, tuple[RetainedRelease, ...]], console: Console) -> None:
     """Prints a line per release, newest first, and its changes from the release that ran before it."""
-    from rich.markup import escape
-    from rich.text import Text
-
-    from rigup.cli.output.console import show_indented
-    from rigup.operations.service.history import differences, hosts_of, with_replaced
-    from rigup.units import time_text
-
     for service, kept in found.items():
         console.print(f"[bold]{escape(host)} {escape(service)}[/]", soft_wrap=True)
         lower = {release.number: older.number for older, release in pairwise(kept)}
@@ -96,9 +79,6 @@ def show(host: str, found: dict[str, tuple[RetainedRelease, ...]], console: Cons
 
 
 def _json(kept: tuple[RetainedRelease, ...]) -> list[dict[str, Any]]:
-    from rigup.operations.service.history import differences, with_replaced
-    from rigup.units import time_text
-
     return [
         {
             "number": release.number,

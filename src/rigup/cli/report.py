@@ -6,16 +6,28 @@ import argparse
 import json
 import platform
 import time
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import version
+from typing import Any
 
+from rigup import __version__
 from rigup.cli.output.lines import tell
+from rigup.cli.output.plan_json import plan_as_json
+from rigup.cli.page.origin import origin_of
+from rigup.cli.page.report_page import report_page
+from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError, RigupError
-
-if TYPE_CHECKING:
-    from rigup.plan import Plan
-    from rigup.project.inventory import HostEntry, Project
-    from rigup.run.inspection import Inspection
+from rigup.plan import Plan
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.node_groups import with_whole_groups
+from rigup.project.planning import plan_project
+from rigup.report.inventory_secrets import inventory_secrets
+from rigup.report.redaction import Redactor
+from rigup.report.text import report_text
+from rigup.run.audit_log import kept_here
+from rigup.run.inspection import Inspection
+from rigup.toolkit import toolkit_root
+from rigup.units import time_text
 
 EPILOG = """\
 examples:
@@ -47,15 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Gathers, redacts and writes the report. Checks that the file is writable before contacting the host."""
-    hosts.patch_for_many_hosts()
-    from rigup.cli.page.writing import STANDARD_OUTPUT, check_writable, write_page
-    from rigup.project.inventory import load_project
-    from rigup.project.node_groups import with_whole_groups
-    from rigup.project.planning import plan_project
-
-    project = load_project(args.inventory, args.host)
-    if len(project.hosts) != 1:
-        raise InputError(f"{args.host} matches {len(project.hosts)} hosts", "name one host")
+    project = hosts.project_of_one(args.inventory, args.host)
     (entry,) = project.hosts
     path = args.output or _default_path(entry.name, "html" if args.html else "txt")
     check_writable(path, "--output")
@@ -82,8 +86,6 @@ def _gathered(
     args: argparse.Namespace, project: Project, entry: HostEntry, plans: tuple[Plan, ...]
 ) -> tuple[dict[str, Any], list[str], bool]:
     """The sections, the host's secrets, and whether the report is complete."""
-    from rigup.cli.output.plan_json import plan_as_json
-
     sections: dict[str, Any] = {
         "versions": _versions(project),
         "inventory": {key: entry.data[key] for key in ("rig", "services") if key in entry.data},
@@ -112,8 +114,6 @@ def _gathered(
 
 def _last_record(host: str) -> list[dict[str, Any]] | str:
     """This machine's last record, or the reason why it cannot be read."""
-    from rigup.run.audit_log import kept_here
-
     try:
         return kept_here(host)[-1:]
     except InputError as error:
@@ -126,11 +126,6 @@ def _examine(inspected: Inspection) -> None:
 
 
 def _versions(project: Project) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    from rigup import __version__
-    from rigup.toolkit import toolkit_root
-
     return {
         "rigup": __version__,
         "toolkit": "a checkout" if (toolkit_root() / "pyproject.toml").exists() else "a wheel",
@@ -145,16 +140,7 @@ def _text(
     args: argparse.Namespace, project: Project, entry: HostEntry, sections: dict[str, Any], secrets: list[str]
 ) -> str:
     """The report without the secrets of the host, the run, the inventory and the files that it names."""
-    from rigup.report.inventory_secrets import inventory_secrets
-    from rigup.report.redaction import Redactor
-
     redactor = Redactor([*secrets, *inventory_secrets(project.root, entry.data)])
     if args.html:
-        from rigup.cli.page.origin import origin_of
-        from rigup.cli.page.report_page import report_page
-
         return report_page(entry.name, origin_of(project, None), redactor.value(sections))
-    from rigup.report.text import report_text
-    from rigup.units import time_text
-
     return report_text(entry.name, time_text(time.time()), sections, redactor)

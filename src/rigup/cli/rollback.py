@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import whole_number
+from rigup.cli.releases import open_rollback_run
 from rigup.cli.sessions import session as hosts
-
-if TYPE_CHECKING:
-    from rigup.run.rollback import RollbackRun
+from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.operations.service.health import QUESTION
+from rigup.run.gateways.drains import drains_of
+from rigup.run.result import exit_code
+from rigup.run.rollback import RollbackRun
 
 EPILOG = """\
 examples:
@@ -37,27 +40,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="roll back to release N (default: the last earlier release that answered)",
     )
     hosts.add_allow_outage(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help="roll back without confirmation")
+    add_yes(parser, "roll back")
 
 
 def run(args: argparse.Namespace) -> int:
     """Shows the steps, asks for confirmation, and rolls back."""
-    from rigup.cli.releases import open_rollback_run
-
-    opened = open_rollback_run(args)
-    from rigup.cli.apply import agreed
-    from rigup.cli.output import results as summary
-    from rigup.operations.service.health import QUESTION
-    from rigup.run.gateways.drains import drains_of
-    from rigup.run.result import exit_code
-
     out = lines(stderr=args.json)
-    with hosts.watched(opened) as (run, view):
+    with hosts.watched(open_rollback_run(args)) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.plan_rollback(args.service, args.to)
         show_steps(run, out)
-        if any(run.steps.values()) and not args.yes and not agreed(out, "rollback", "Roll back?"):
+        if any(run.steps.values()) and not agreed(args, out, "Roll back?"):
             if args.json:
                 print_json(summary.as_json(run.results.values()))
             return 1

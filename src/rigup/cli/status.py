@@ -8,9 +8,17 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
+from rigup.cli.output.table import Column, Table
+from rigup.cli.page.writing import check_page, write_html
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
+from rigup.units import uptime_text
 
 if TYPE_CHECKING:
     from rigup.cli.output.table import Table
@@ -67,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
             raise InputError(f"--watch: {args.watch!r} is not a number of seconds", "pass a number, such as --watch 5")
         args.inventory, args.watch = args.watch, WATCH_SECONDS
     if args.html is not None:
-        from rigup.cli.page.writing import check_page, write_html
-
         if args.watch is not None:
             raise InputError("--html cannot be combined with --watch", "run rigup status --html FILE from a timer")
         check_page(args)
@@ -82,7 +88,6 @@ def run(args: argparse.Namespace) -> int:
 
             page = page_of(inspected, rows, args.limit, gateways)
     from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
     from rigup.run.result import exit_code
 
     if args.json:
@@ -126,8 +131,6 @@ def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult]
 
 def _view(rows: list[dict[str, Any]], gateways: list[dict[str, Any]]) -> Any:
     """The services, and below them the gateways."""
-    from rich.console import Group
-
     if not gateways:
         return table(rows)
     from rigup.cli.output.gateways import gateway_table
@@ -146,11 +149,6 @@ def status_as_json(
 
 def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
     """Refreshes until Ctrl-C. If piped, prints each refresh below the last."""
-    from rich.console import Group
-    from rich.live import Live
-    from rich.text import Text
-
-    from rigup.cli.output.console import Console
     from rigup.connection.signals import ended_by_signals
 
     console = Console()
@@ -173,9 +171,7 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
 def table(rows: list[dict[str, Any]]) -> Table:
     """A row per service; red if not as planned."""
     from rigup.cli.output.status_rows import gpu_memory_text
-    from rigup.cli.output.table import Column, Table
     from rigup.run.result import HEALTHY
-    from rigup.units import uptime_text
 
     table = Table(
         (

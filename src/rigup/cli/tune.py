@@ -5,19 +5,29 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.cache import cache_folder
+from rigup.catalogue.moe_configs import path_of
+from rigup.catalogue.tools import tuners
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.confirmation import add_yes, says_yes
+from rigup.commands.tuning import TOKENS
 from rigup.errors import InputError, Refused
-
-if TYPE_CHECKING:
-    from rigup.lock import LockedSource
-    from rigup.plan import Plan
-    from rigup.project.inventory import Project
-    from rigup.run.result import HostResult
-    from rigup.tuning.run import TuningResult
+from rigup.lock import LockedSource, load_lock
+from rigup.lockfile.entries import with_entries
+from rigup.lockfile.lock import own_lock, write_lock
+from rigup.plan import Plan
+from rigup.project.inventory import Project, load_project
+from rigup.project.planning import plan_project, refuse
+from rigup.run.gateways.drains import drains_of
+from rigup.run.result import HostResult, exit_code
+from rigup.sources.archives import pin_source
+from rigup.tuning.gain import LEAST_RUNS, RUNS
+from rigup.tuning.run import TuningRequest, TuningResult, TuningRun, keep, tuner_files
 
 EPILOG = """\
 examples:
@@ -34,8 +44,6 @@ exit codes: 0 a faster kernel was kept, 1 not faster, or failed, 2 usage error o
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds GROUP, the arguments of every verb that talks to hosts except --limit, and those of tune."""
-    from rigup.tuning.gain import LEAST_RUNS, RUNS
-
     parser.add_argument("group", metavar="GROUP", help="tune the kernel of this group")
     hosts.add_inventory(parser)
     parser.add_argument(
@@ -45,17 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", metavar="N,N,...", help="tune for these numbers of tokens (default: the tuner's)")
     add_number(parser, "--runs", f"measure each side N times, at least {LEAST_RUNS} (default {RUNS})", RUNS, 1, 1000)
     hosts.add_allow_outage(parser)
-    parser.add_argument("--yes", "-y", action="store_true", help="stop running services without confirmation")
+    add_yes(parser, "stop running services")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs tune and returns its exit code."""
-    hosts.patch_for_many_hosts()
-    from rigup.run.gateways.drains import drains_of
-    from rigup.tuning.run import TuningRequest, TuningRun, tuner_files
-
     tokens = _tokens(args)
     group = _group(args)
     args.limit = args.host or ",".join(group)
@@ -79,9 +83,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
-    from rigup.commands.tuning import TOKENS
-    from rigup.tuning.gain import LEAST_RUNS
-
     if args.runs < LEAST_RUNS:
         raise InputError(f"--runs: {args.runs} runs cannot distinguish a gain from noise", f"use at least {LEAST_RUNS}")
     if args.tokens is None:
@@ -97,16 +98,11 @@ def _tokens(args: argparse.Namespace) -> tuple[int, ...]:
 
 def _group(args: argparse.Namespace) -> list[str]:
     """The hosts of the group. Raises InputError if the inventory lacks the group or the host."""
-    from rigup.project.inventory import load_project
-
     project = load_project(args.inventory)
-    groups: dict[str, list[str]] = {}
-    for host in project.hosts:
-        groups.setdefault(host.group, []).append(host.name)
-    if args.group not in groups:
-        where = args.inventory or project.inventory
+    found = [host.name for host in project.hosts if host.group == args.group]
+    if not found:
+        where, groups = args.inventory or project.inventory, dict.fromkeys(host.group for host in project.hosts)
         raise InputError(f'{where}: group "{args.group}" does not exist', f"choose from: {', '.join(groups)}")
-    found = groups[args.group]
     if args.host is not None and args.host not in found:
         raise InputError(f"--host: {args.host} is not in group {args.group}", f"choose from: {', '.join(found)}")
     return found
@@ -114,9 +110,6 @@ def _group(args: argparse.Namespace) -> list[str]:
 
 def _plan(args: argparse.Namespace) -> Plan:
     """The plan whose kernel is tuned. Raises InputError unless there is exactly one."""
-    from rigup.project.inventory import load_project
-    from rigup.project.planning import plan_project, refuse
-
     project = load_project(args.inventory, args.limit)
     first = project.hosts[0]
     plans = [plan for plan in plan_project(project) if plan.host == first.name]
@@ -153,16 +146,9 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 def _source(project: Project, plan: Plan, out: Lines) -> tuple[Any, LockedSource]:
     """The tuner and its pinned archive; an archive that is not in the lock is pinned and written to it."""
-    from rigup.cache import cache_folder
-    from rigup.catalogue.tools.tuners import tuner
-    from rigup.lock import load_lock
-    from rigup.lockfile.entries import with_entries
-    from rigup.lockfile.lock import own_lock, write_lock
-    from rigup.sources.archives import pin_source
-
     assert plan.build is not None
     engine, version = plan.build.engine, plan.build.version
-    found = tuner(engine, version)
+    found = tuners.tuner(engine, version)
     assert found is not None
     path = own_lock(project)
     lock = load_lock(path)
@@ -180,8 +166,6 @@ def _source(project: Project, plan: Plan, out: Lines) -> tuple[Any, LockedSource
 
 def _agreed(name: str, serving: tuple[str, ...], yes: bool, out: Lines) -> bool:
     """Asks whether the services of a host may be stopped for a while; True if none runs."""
-    from rigup.cli.apply import says_yes
-
     if yes or not serving:
         return True
     what = f"{name} serves {', '.join(serving)}, which must stop while rigup tunes"
@@ -194,13 +178,7 @@ def _show_results(
     args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[HostResult], out: Lines
 ) -> int:
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""
-    from rigup.catalogue.moe_configs import path_of
-    from rigup.cli.output import results as summary
     from rigup.cli.output.documents.measurements import GainFigures
-    from rigup.lock import load_lock
-    from rigup.lockfile.lock import own_lock
-    from rigup.run.result import exit_code
-    from rigup.tuning.run import keep
 
     kept = keep(outcome, project.root) if outcome and outcome.gain.wins else None
     if args.json:
@@ -220,5 +198,4 @@ def _show_results(
             out.say("discarded: not faster than before by more than the noise between runs")
     if not args.json and any(result.errors for result in results):
         summary.show_results(results, out)
-    failed = exit_code(results)
-    return failed if failed else 0 if kept else 1
+    return exit_code(results) or int(kept is None)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
-from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rigup.project.inventory import Project
-    from rigup.run.whole_hosts.uninstall import UninstallRun
+from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.run.gateways.drains import drains_of
+from rigup.run.result import exit_code
+from rigup.run.whole_hosts.uninstall import UninstallRun
+from rigup.units import bytes_text
 
 EPILOG = """\
 examples:
@@ -32,29 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds HOST, --weights, --yes and the arguments of every verb that needs no plan, without --limit."""
     parser.add_argument("limit", metavar="HOST", help="one host of the inventory")
     parser.add_argument("--weights", action="store_true", help="remove checkpoints as well")
-    parser.add_argument("--yes", "-y", action="store_true", help="remove without confirmation")
+    add_yes(parser, "remove")
     unplanned.add_arguments(parser, limit=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Shows what is there, asks, and removes it."""
-
-    def check(project: Project) -> None:
-        if len(project.hosts) != 1:
-            raise InputError(f"{args.limit} matches {len(project.hosts)} hosts", "name one host")
-
-    opened = unplanned.open_unplanned(args, _run_class, check=check)
-    from rigup.cli.apply import agreed
-    from rigup.cli.output import results as summary
-    from rigup.run.gateways.drains import drains_of
-    from rigup.run.result import exit_code
-
     out = lines(stderr=args.json)
+    opened = unplanned.open_unplanned(args, hosts.project_of_one(args.inventory, args.limit), UninstallRun)
     with hosts.watched(opened) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.find(args.weights)
-        if _show(run, args.weights, out) and not args.yes and not agreed(out, "uninstall", "Remove this?"):
+        if _show(run, args.weights, out) and not agreed(args, out, "Remove this?"):
             if args.json:
                 _print_json(run, args.weights)
             return 1
@@ -70,16 +60,8 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _run_class() -> type[UninstallRun]:
-    from rigup.run.whole_hosts.uninstall import UninstallRun
-
-    return UninstallRun
-
-
 def _show(run: UninstallRun, weights: bool, out: Lines) -> bool:
     """Prints what goes and what stays. Returns whether anything goes."""
-    from rigup.units import bytes_text
-
     for host, found in run.found.items():
         if not found.is_anything(weights):
             out.say(f"{host}: nothing from rigup is installed there")
@@ -95,8 +77,6 @@ def _show(run: UninstallRun, weights: bool, out: Lines) -> bool:
 
 
 def _print_json(run: UninstallRun, weights: bool) -> None:
-    from rigup.cli.output import results as summary
-
     about = {
         name: {"services": list(found.services), "bytes": found.other_bytes, "weights_bytes": found.weights}
         for name, found in run.found.items()

@@ -39,7 +39,7 @@ def test_what_cannot_be_asked(
     words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "rigup.cli.sessions.session.patch_for_many_hosts", lambda: None
+        "rigup.connection.startup.patch_for_many_hosts", lambda: None
     )  # it would be for all tests from here on
     assert main(["eval", *words]) == 2
     assert capsys.readouterr().err.startswith(f"rigup: {message}\n")

@@ -11,7 +11,6 @@ import pytest
 
 from rigup.cli import main
 from rigup.cli.sessions import new_host
-from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.facts.probe import Probe
 from rigup.project import inventory_edit
@@ -25,7 +24,6 @@ SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder; every box that is probed has 64 GiB and no GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(new_host, "probe_host", lambda *_: Probe(os="debian-12", memory_kib=64 * 2**20))
     return tmp_path
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rigup.cli import main, report
-from rigup.cli.sessions import session as hosts
 from rigup.connection import connections
 from rigup.errors import Unreachable
 from rigup.report.inventory_secrets import inventory_secrets
@@ -29,7 +28,6 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     monkeypatch.chdir(made.fleet)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(connections.Connections, "begin", lambda self: None)
     monkeypatch.setattr(connections.Connections, "handshake", nobody)
     return made

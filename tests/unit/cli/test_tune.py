@@ -14,7 +14,6 @@ import pytest
 from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.cli import main, tune
 from rigup.cli.output.console import Console
-from rigup.cli.sessions import session as hosts
 from rigup.connection import connections, signals
 from rigup.errors import Refused, Unreachable
 from rigup.facts.probe import Probe, UnitState
@@ -22,7 +21,6 @@ from rigup.lock import Lock, LockedCheckpoint, LockedDriver, LockedFile, LockedS
 from rigup.lockfile.text import lock_text
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project, plans_to_apply
-from rigup.sources import archives
 from rigup.tuning import run as tuning
 from tests.command_line import CommandLine
 
@@ -110,7 +108,7 @@ def test_a_tuner_that_the_lock_lacks_is_pinned_in_it_before_it_is_used(
         asked.append((engine, version, address, root))
         return pinned
 
-    monkeypatch.setattr(archives, "pin_source", pin)
+    monkeypatch.setattr(tune, "pin_source", pin)
     project = load_project(str(line.fleet / "inventories/fleet.py"))
     plan = plan_project(project)[0]
     said = io.StringIO()
@@ -150,11 +148,10 @@ def test_a_script_hears_why_nothing_was_tuned(
                 result.fail("unreachable", Unreachable(f"{name}: nobody there"))
 
     monkeypatch.chdir(described(tmp_path).fleet)
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(connections.Connections, "begin", lambda self: None)
     monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
     monkeypatch.setattr(tune, "_source", lambda *_: (None, None))
-    monkeypatch.setattr(tuning, "tuner_files", lambda *_: {})
+    monkeypatch.setattr(tune, "tuner_files", lambda *_: {})
     monkeypatch.setattr(tuning.TuningRun, "connect", connect)
     monkeypatch.setattr(tune, "_agreed", lambda *_: False)
     assert main.main(["tune", "boxes", "--json"]) == code

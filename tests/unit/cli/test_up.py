@@ -14,7 +14,6 @@ import pytest
 
 from rigup.cli import apply, main
 from rigup.cli.sessions import new_host
-from rigup.cli.sessions import session as hosts
 from rigup.cli.up import ending
 from rigup.errors import Unreachable
 from rigup.facts.probe import PciGpu, Probe
@@ -58,7 +57,6 @@ def applies(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
 def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applies: list[argparse.Namespace]) -> Path:
     """An empty folder; every box that is probed has 64 GiB and no GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(new_host, "probe_host", lambda *_: Probe(os="debian-12", memory_kib=64 * 2**20))
     return tmp_path
 

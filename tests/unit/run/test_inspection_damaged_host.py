@@ -82,7 +82,6 @@ def told(
     )
     monkeypatch.setattr(runner, "ask_service", lambda host, plan, **_: Answer(host.name, "chat", "hello", 1, 0.5, 80.0))
     monkeypatch.setattr(Inspection, "_manifest", lambda *_: MANIFEST)
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
 
     def made(kind: type[Run], plans: tuple[Any, ...]) -> Run:
         project = opened.context.project

@@ -13,7 +13,7 @@ import pytest
 from pyinfra.api import deploy
 from pyinfra.operations import files
 
-from rigup.cli import apply, prune, releases, rollback
+from rigup.cli import apply, prune, rollback
 from rigup.cli.sessions import session as hosts
 from rigup.connection import signals
 from rigup.operations.service.history import RetainedRelease
@@ -30,11 +30,10 @@ def role(root: Path) -> None:
 
 def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any = apply) -> int:
     """`rigup apply words` (or another verb's) over this run, and a person who says no."""
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(hosts, "open_run", lambda *_, **__: (run.context.project, run))
-    monkeypatch.setattr(releases, "open_rollback_run", lambda args: run)
+    monkeypatch.setattr(rollback, "open_rollback_run", lambda args: run)
     monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
-    monkeypatch.setattr(apply, "agreed", lambda *_: False)
+    monkeypatch.setattr(verb, "agreed", lambda *_: False)
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     return int(verb.run(argparse.Namespace(verb="apply", **vars(parser.parse_args([*words])))))

@@ -6,6 +6,10 @@ import argparse
 import sys
 from typing import Any
 
+import shtab
+
+from rigup.cli.completion.man_page import man_page
+from rigup.cli.main import build_parser
 from rigup.cli.output.usage import Parser
 
 SHELLS = ("bash", "zsh", "fish")
@@ -31,8 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints the script or the page; contacts no host."""
-    from rigup.cli.main import build_parser
-
     sys.stdout.write(script(build_parser(), args.what))
     return 0
 
@@ -40,10 +42,7 @@ def run(args: argparse.Namespace) -> int:
 def script(parser: Parser, what: str) -> str:
     """A completion script for a shell, or the man page."""
     if what == MAN:
-        from rigup.cli.completion.man_page import man_page
-
         return man_page(parser)
-    import shtab
 
     _prepare(parser, {"FILE": shtab.FILE, "INVENTORY": shtab.FILE, "DIR": shtab.DIRECTORY})
     return str(shtab.complete(parser, what)).rstrip("\n") + "\n"

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from rigup.catalogue.catalogue import Catalogue, load_catalogue
+from rigup.catalogue.model import Model
+from rigup.cli.output import fit
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_decimal, add_number
+from rigup.cli.page.writing import check_page, write_html
 from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
+from rigup.lock import Lock, load_lock
+from rigup.plain_values import quoted
+from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.planner.inputs.validation import suggestion
+from rigup.project.fit_table import FitFilter, fit_of, fits_of, in_order, least_to_buy, smallest_of
+from rigup.project.inventory import INVENTORIES, Project, load_project
+from rigup.regular_files import files_in
+from rigup.rig import Rig
 from rigup.service import Preference
 
-if TYPE_CHECKING:
-    from rigup.catalogue.catalogue import Catalogue
-    from rigup.catalogue.model import Model
-    from rigup.lock import Lock
-    from rigup.project.fit_table import FitFilter
-    from rigup.project.inventory import Project
-    from rigup.rig import Rig
-
-    Rigs = list[tuple[str, Rig]]
+Rigs = list[tuple[str, Rig]]
 
 EPILOG = """\
 examples:
@@ -65,15 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Plans every model for every rig, or one model for many rigs; contacts no host."""
-    from rigup.catalogue.catalogue import load_catalogue
-    from rigup.lock import load_lock
-    from rigup.project.fit_table import FitFilter
-
     names_rig = args.rig is not None and not _is_path(args.rig)
     _check_numbers(args, names_rig)
     if args.html is not None:
-        from rigup.cli.page.writing import check_page
-
         check_page(args)
     project = _project(args, names_rig)
     catalogue, lock = load_catalogue(project.root), load_lock(project.lock_path)
@@ -86,10 +85,6 @@ def run(args: argparse.Namespace) -> int:
 def _show_rigs(
     args: argparse.Namespace, project: Project, rigs: Rigs, wanted: FitFilter, catalogue: Catalogue, lock: Lock
 ) -> int:
-    from rigup.cli.output import fit
-    from rigup.cli.output.console import Console
-    from rigup.project.fit_table import fits_of, in_order
-
     order: Preference = args.sort or "quality"
     tables = [(name, rig, in_order(fits_of(rig, catalogue, lock, wanted.context), order)) for name, rig in rigs]
     if args.json:
@@ -97,9 +92,8 @@ def _show_rigs(
     elif args.html != "-":
         fit.show_rigs(tables, wanted, Console(highlight=False), args.all)
     if args.html is not None:
-        from rigup.cli.fit.page import rigs_page
+        from rigup.cli.fit.page import rigs_page  # it imports what connects to hosts, and few runs write a page
         from rigup.cli.page.origin import origin_of
-        from rigup.cli.page.writing import write_html
 
         write_html(args.html, rigs_page(origin_of(project, args.limit), tables, wanted))
     return 0 if any(wanted.accepts(entry) for _, _, fits in tables for entry in fits) else 1
@@ -108,10 +102,6 @@ def _show_rigs(
 def _show_model(
     args: argparse.Namespace, project: Project, rigs: Rigs, wanted: FitFilter, catalogue: Catalogue, lock: Lock
 ) -> int:
-    from rigup.cli.output import fit
-    from rigup.cli.output.console import Console
-    from rigup.project.fit_table import fit_of, in_order, least_to_buy, smallest_of
-
     model = _model(args.model, catalogue)
     named = [(name, fit_of(rig, model, catalogue, lock, wanted.context)) for name, rig in rigs]
     found = least_to_buy(smallest_of(model, wanted, catalogue, lock, args.host_memory))
@@ -121,9 +111,8 @@ def _show_model(
     elif args.html != "-":
         fit.show_model(model, named, found, wanted, Console(highlight=False), args.all)
     if args.html is not None:
-        from rigup.cli.fit.page import model_page
+        from rigup.cli.fit.page import model_page  # as above
         from rigup.cli.page.origin import origin_of
-        from rigup.cli.page.writing import write_html
 
         write_html(args.html, model_page(origin_of(project, args.limit), model, named, found, wanted))
     return 0 if any(wanted.accepts(entry) for entry in (*found, *(entry for _, entry in named))) else 1
@@ -157,12 +146,9 @@ def _check_numbers(args: argparse.Namespace, names_rig: bool) -> None:
 
 def _project(args: argparse.Namespace, names_rig: bool) -> Project:
     """The inventory's fleet; without an inventory, that of the current folder, with no hosts."""
-    from rigup.project.inventory import INVENTORIES, Project, load_project
-    from rigup.regular_files import files_in
-
-    if args.limit is not None and (names_rig or (args.rig is None and args.model is not None)):
-        raise InputError("--limit: selects from an inventory, and none is named", "name an inventory, or omit it")
     if names_rig or (args.rig is None and args.model is not None):
+        if args.limit is not None:
+            raise InputError("--limit: selects from an inventory, and none is named", "name an inventory, or omit it")
         return Project(Path.cwd(), Path.cwd(), ())
     if args.rig is None and len(there := files_in(Path(INVENTORIES), ".py")) != 1:
         listed = ", ".join(str(path) for path in there)
@@ -174,8 +160,6 @@ def _project(args: argparse.Namespace, names_rig: bool) -> Project:
 
 def _rigs(args: argparse.Namespace, names_rig: bool, project: Project, catalogue: Catalogue) -> Rigs:
     """Each rig once, with the groups that have it; "" for the one that is named here."""
-    from rigup.planner.inputs.rig_and_services import read_rig
-
     if names_rig:
         names = [word.strip() for word in args.rig.split(",")]
         gpus = names[0] if len(names) == 1 else names
@@ -191,9 +175,6 @@ def _rigs(args: argparse.Namespace, names_rig: bool, project: Project, catalogue
 
 
 def _model(name: str, catalogue: Catalogue) -> Model:
-    from rigup.plain_values import quoted
-    from rigup.planner.inputs.validation import suggestion
-
     found = {known.lower(): model for known, model in catalogue.models_by_name.items()}.get(name.lower())
     if found is None:
         raise InputError(f"--model: unknown model {quoted(name)}", suggestion(name, catalogue.models_by_name))

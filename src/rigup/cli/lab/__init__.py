@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.lab import gpu as lab_gpu
-from rigup.cli.output.lines import tell
+from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _machine(name: str) -> Machine:
 
 def _show(labs: list[Lab], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"schema": 1, "labs": [_describe_lab(lab) for lab in labs]}, indent=1))
+        print_json({"schema": 1, "labs": [_describe_lab(lab) for lab in labs]})
         return
     for lab in labs:
         print(f"lab {lab.record.name}: {lab.record.suite}, {lab.record.disk} disks")

@@ -6,22 +6,24 @@ import argparse
 import os
 import select
 import sys
-from typing import TYPE_CHECKING
 
+from gevent.event import Event
+
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json, tell
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import unplanned
+from rigup.connection.signals import ended_by_signals
+from rigup.connection.tunnel import OpenTunnel
 from rigup.errors import InputError, Refused
-
-if TYPE_CHECKING:
-    from gevent.event import Event
-    from rich.console import Console
-
-    from rigup.connection.tunnel import OpenTunnel
-    from rigup.operations.service.endpoints import Endpoint
-    from rigup.project.inventory import Project
-    from rigup.run.hosts_run import HostsRun
-    from rigup.run.services.chat import ChatAnswer, Message
+from rigup.evaluation.run import check_endpoint
+from rigup.operations.service.endpoints import Endpoint
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import exit_code
+from rigup.run.services.chat import ChatAnswer, Message, ask
+from rigup.run.services.endpoints import endpoints_of, key_of, open_tunnel
+from rigup.units import seconds_text
 
 EPILOG = """\
 examples:
@@ -53,17 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Asks once, or until Ctrl-D."""
-
-    def check(project: Project) -> None:
-        unplanned.check_service_names(project, [args.service], members=True)
-        args.prompt = _prompt(args)  # standard input is read for a service that exists only
-
-    opened = unplanned.open_unplanned(args, unplanned.hosts_run, check=check)
-    from rigup.cli.output import results as summary
-    from rigup.connection.signals import ended_by_signals
-    from rigup.run.result import exit_code
-
-    with opened as run, ended_by_signals() as ended:
+    project = unplanned.project_with(args, [args.service], members=True)
+    prompt = _prompt(args)  # standard input is read for a service that exists only
+    with unplanned.open_unplanned(args, project, HostsRun) as run, ended_by_signals() as ended:
         run.connect(take_lease=False)
         talk = _open(args, run, ended)
         if talk is None:
@@ -73,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
                 raise Refused(f"{args.service} was never applied to these hosts", "run rigup diff, then rigup apply")
             return exit_code(results)
         with talk.door:
-            return talk.go_on() if args.prompt is None else talk.ask_once(args.prompt)
+            return talk.go_on() if prompt is None else talk.ask_once(prompt)
 
 
 def _prompt(args: argparse.Namespace) -> str | None:
@@ -92,9 +86,6 @@ def _prompt(args: argparse.Namespace) -> str | None:
 
 def _open(args: argparse.Namespace, run: HostsRun, ended: Event) -> Conversation | None:
     """A conversation with the first host whose service can be reached."""
-    from rigup.evaluation.run import check_endpoint
-    from rigup.run.services.endpoints import endpoints_of, key_of, open_tunnel
-
     found = endpoints_of(run, (args.service,))
     for endpoint in found:
         if door := open_tunnel(run, endpoint):
@@ -117,12 +108,12 @@ class Conversation:
         self._args, self._key, self._ended = args, key, ended
         self._begin: list[Message] = [{"role": "system", "content": args.system}] if args.system else []
         self._messages = list(self._begin)
-        self._console = _console()
-        self._notes = _console(stderr=True)
+        self._console = Console(highlight=False)
+        self._notes = Console(stderr=True, highlight=False)
 
     def ask_once(self, prompt: str) -> int:
         """Asks, and prints the answer as it comes, or as JSON."""
-        answer = self._ask(prompt, quiet=self._args.json)
+        answer = self._ask(prompt)
         if self._args.json:
             about = {"schema": 1, "host": self.endpoint.host, "service": self.endpoint.service, "model": self.model}
             print_json(about | answer.as_json())
@@ -140,9 +131,8 @@ class Conversation:
         print()
         return 0
 
-    def _ask(self, prompt: str, quiet: bool = False) -> ChatAnswer:
-        from rigup.run.services.chat import ask
-
+    def _ask(self, prompt: str) -> ChatAnswer:
+        quiet = self._args.json
         self._messages.append({"role": "user", "content": prompt})
         answer = ask(
             self.door.url,
@@ -189,8 +179,6 @@ class Conversation:
 
 def pace(answer: ChatAnswer) -> str:
     """How long an answer is and how fast it came, in a line."""
-    from rigup.units import seconds_text
-
     count = f"{answer.tokens} {'token' if answer.tokens == 1 else 'tokens'}"
     parts = [count if answer.counted else f"about {count}"]
     if answer.tokens_per_second is not None:
@@ -199,9 +187,3 @@ def pace(answer: ChatAnswer) -> str:
     if answer.finish not in ("", "stop"):
         parts.append({"length": "cut off at the token limit"}.get(answer.finish, answer.finish))
     return ", ".join(parts)
-
-
-def _console(stderr: bool = False) -> Console:
-    from rigup.cli.output.console import Console
-
-    return Console(stderr=stderr, highlight=False)

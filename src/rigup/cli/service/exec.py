@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from rich.text import Text
+
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
-from rigup.cli.service.host_colours import host_colours
+from rigup.cli.service.host_labels import host_labels
 from rigup.cli.sessions import unplanned
+from rigup.connection.signals import ended_by_signals
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from rigup.printable import printable
+from rigup.project.inventory import load_project
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import exit_code
+from rigup.run.services.commands import Commands
 
 EPILOG = """\
 examples:
@@ -44,13 +51,8 @@ def run(args: argparse.Namespace) -> int:
     words = tuple(args.command[1:] if args.command[:1] == ["--"] else args.command)
     if not words:
         raise InputError("exec: COMMAND: missing", "write it after the options: rigup exec -- uptime")
-    opened = unplanned.open_unplanned(args, unplanned.hosts_run)
-    from rigup.cli.output import results as summary
-    from rigup.connection.signals import ended_by_signals
-    from rigup.run.result import exit_code
-    from rigup.run.services.commands import Commands
-
-    with opened as run, ended_by_signals() as ended:
+    project = load_project(args.inventory, args.limit)
+    with unplanned.open_unplanned(args, project, HostsRun) as run, ended_by_signals() as ended:
         run.record("exec")
         run.connect(take_lease=False)
         show = (lambda host, line, complaint: None) if args.json else _printer(list(run.results))
@@ -66,19 +68,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _printer(hosts: list[str]) -> Callable[[str, str, bool], None]:
     """Prints lines as they come: with the host in front where there are several, and errors on standard error."""
-    from rich.text import Text
-
-    from rigup.cli.output.console import Console
-    from rigup.printable import printable
-
     consoles = Console(highlight=False), Console(stderr=True, highlight=False)
-    widest = max(map(len, hosts), default=0)
-    colours = host_colours(hosts)
+    labels = host_labels(hosts)
 
     def show(host: str, line: str, complaint: bool) -> None:
         text = Text(end="")
         if len(hosts) > 1:
-            text.append(f"{host:<{widest}} ", colours[host])
+            text.append_text(labels[host]).append(" ")
         text.append(printable(line.replace("\r", "")))
         consoles[complaint].print(text, soft_wrap=True)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import Lines, lines, print_json, tell
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
-
-if TYPE_CHECKING:
-    from rigup.run.services.keys import KeyRun
+from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.project.inventory import Project
+from rigup.run.result import exit_code
+from rigup.run.services.keys import KeyRun, key_file_of, write_new_key
 
 EPILOG = """\
 examples:
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     unplanned.add_arguments(show)
     rotate = verbs.add_parser("rotate", help="replace the API key of a service", epilog=EPILOG)
     rotate.add_argument("service", metavar="SERVICE", help="give this service a new key")
-    rotate.add_argument("--yes", "-y", action="store_true", help="replace the key without confirmation")
+    add_yes(rotate, "replace the key")
     unplanned.add_arguments(rotate)
 
 
@@ -44,17 +45,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    opened = unplanned.open_unplanned(
-        args, _key_run, check=lambda project: unplanned.check_service_names(project, args.service)
-    )
-    from rigup.cli.output.results import show_failed
-    from rigup.run.result import exit_code
-
-    with opened as run:
+    project = unplanned.project_with(args, args.service)
+    with unplanned.open_unplanned(args, project, KeyRun) as run:
         run.connect(take_lease=False)
         run.read(tuple(args.service))
-    results = list(run.results.values())
-    show_failed(results)
+    results = unplanned.results_of(run)
+    summary.show_failed(results)
     keys = sorted((host, service, key) for (host, service), key in run.keys.items() if key)
     if args.json:
         rows = [{"host": host, "service": service, "key": key} for host, service, key in keys]
@@ -66,25 +62,15 @@ def _show(args: argparse.Namespace) -> int:
             print(*row)
     if not keys and not args.json and not any(result.errors for result in results):
         tell("no service here needs an API key")
-    for result in results:
-        result.state = "unchanged" if not result.errors else result.state
     return exit_code(results)
 
 
 def _rotate(args: argparse.Namespace) -> int:
-    hosts.patch_for_many_hosts()
-    from rigup.cli.apply import agreed
-    from rigup.cli.output import results as summary
-    from rigup.project.inventory import load_project
-
     out = lines(stderr=args.json)
-    project = load_project(args.inventory, args.limit)
-    unplanned.check_service_names(project, [args.service])
+    project = unplanned.project_with(args, [args.service])
     question = f"Clients of {args.service} will need the new key. Continue?"
-    if not args.yes and not agreed(out, "key rotate", question):
+    if not agreed(args, out, question, "key rotate"):
         return 1
-    from rigup.run.services.keys import key_file_of, write_new_key
-
     if name := key_file_of(project, args.service):
         write_new_key(project.root, name)
         if args.json:
@@ -92,15 +78,11 @@ def _rotate(args: argparse.Namespace) -> int:
         else:
             out.say(f"{name}: new key; to install it on hosts and gateways: rigup apply")
         return 0
-    return _rotate_on_hosts(args, out)
+    return _rotate_on_hosts(args, project, out)
 
 
-def _rotate_on_hosts(args: argparse.Namespace, out: Lines) -> int:
-    opened = unplanned.open_unplanned(args, _key_run)
-    from rigup.cli.output import results as summary
-    from rigup.run.result import exit_code
-
-    with hosts.watched(opened) as (run, view), view:
+def _rotate_on_hosts(args: argparse.Namespace, project: Project, out: Lines) -> int:
+    with hosts.watched(unplanned.open_unplanned(args, project, KeyRun)) as (run, view), view:
         run.connect(take_lease=True)
         run.read((args.service,))
         run.rotate(args.service)
@@ -113,9 +95,3 @@ def _rotate_on_hosts(args: argparse.Namespace, out: Lines) -> int:
             out.say(f"{result.host} {args.service}: new key; to see it: rigup key show {args.service}")
     summary.show_failed(results)
     return exit_code(results)
-
-
-def _key_run() -> type[KeyRun]:
-    from rigup.run.services.keys import KeyRun
-
-    return KeyRun

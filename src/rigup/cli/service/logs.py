@@ -7,17 +7,20 @@ import json
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
 
+from rich.text import Text
+
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.typed_words import add_number
-from rigup.cli.service.host_colours import host_colours
+from rigup.cli.service.host_labels import host_labels
 from rigup.cli.sessions import unplanned
+from rigup.connection.signals import ended_by_signals
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from rigup.run.services.journal import Entry
+from rigup.printable import printable
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import exit_code
+from rigup.run.services.journal import Entry, Journal
 
 EPILOG = """\
 examples:
@@ -50,19 +53,11 @@ def run(args: argparse.Namespace) -> int:
     """Prints the entries; changes nothing."""
     since = since_text(args.since) if args.since is not None else None
     lines = DEFAULT_LINES if args.lines is None and since is None else args.lines
-    opened = unplanned.open_unplanned(
-        args, unplanned.hosts_run, check=lambda project: unplanned.check_service_names(project, args.service, True)
-    )
-    from rigup.cli.output import results as summary
-    from rigup.cli.output.console import Console
-    from rigup.connection.signals import ended_by_signals
-    from rigup.run.result import exit_code
-    from rigup.run.services.journal import Journal, JournalQuery
-
     query = JournalQuery(tuple(args.service), lines, since, args.follow)
-    with opened as run:
+    project = unplanned.project_with(args, args.service, gateways=True)
+    with unplanned.open_unplanned(args, project, HostsRun) as run:
         run.connect(take_lease=False)
-        printer = Printer([result.host for result in run.results.values()], Console(highlight=False), args.json)
+        printer = Printer(list(run.results), Console(highlight=False), args.json)
         with Journal(run.context, query) as journal:
             if args.follow:
                 with ended_by_signals() as ended:
@@ -97,8 +92,7 @@ class Printer:
 
     def __init__(self, hosts: list[str], console: Console, as_json: bool) -> None:
         self._console, self._as_json = console, as_json
-        self._widest = max(map(len, hosts), default=0)
-        self._colours = host_colours(hosts)
+        self._labels = host_labels(hosts)
 
     def show(self, entry: Entry) -> None:
         """Prints one entry: a line for each line of its message."""
@@ -106,15 +100,11 @@ class Printer:
             json.dump(entry.as_json(), sys.stdout)
             print(flush=True)
             return
-        from rich.text import Text
-
-        from rigup.printable import printable
-
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time_us // 10**6))
         # progress bars overwrite their line with carriage returns
         for part in printable(entry.message.replace("\r", "\n")).splitlines() or [""]:
             line = Text(f"{when} ", end="")
-            line.append(f"{entry.host:<{self._widest}}", self._colours[entry.host])
+            line.append_text(self._labels[entry.host])
             line.append(f" {entry.service} ", "dim")
             line.append(part)
             self._console.print(line, soft_wrap=True)

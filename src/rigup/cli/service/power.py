@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import lines, print_json
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
-
-if TYPE_CHECKING:
-    from rigup.run.services.power import PowerRun
+from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.project.node_groups import with_whole_groups
+from rigup.run.gateways.drains import drains_of
+from rigup.run.result import exit_code
+from rigup.run.services.power import PowerRun
 
 EPILOG = """\
 examples:
@@ -31,22 +33,15 @@ DONE = {"stop": "stopped", "start": "started", "restart": "restarted"}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds SERVICE, --yes and the arguments of every verb that needs no plan."""
     parser.add_argument("service", nargs="*", metavar="SERVICE", help="select these services (default: all)")
-    parser.add_argument("--yes", "-y", action="store_true", help="change all services without confirmation")
+    add_yes(parser, "change all services")
     unplanned.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Asks where no service is named, and changes the services."""
-    opened = unplanned.open_unplanned(
-        args, _power_run, whole_groups=True, check=lambda project: unplanned.check_service_names(project, args.service)
-    )
-    from rigup.cli.apply import agreed
-    from rigup.cli.output import results as summary
-    from rigup.run.gateways.drains import drains_of
-    from rigup.run.result import exit_code
-
+    project = with_whole_groups(unplanned.project_with(args, args.service))
     out = lines(stderr=args.json)
-    with hosts.watched(opened) as (run, view):
+    with hosts.watched(unplanned.open_unplanned(args, project, PowerRun)) as (run, view):
         with view:
             run.connect(take_lease=True)
             run.choose(args.verb, tuple(args.service))
@@ -54,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
             for host, names in run.steps.items():
                 if names:
                     out.say(f"{host}: {args.verb} {', '.join(names)}")
-            if not agreed(out, args.verb, "Continue?"):
+            if not agreed(args, out, "Continue?"):
                 if args.json:
                     print_json(summary.as_json(run.results.values()))
                 return 1
@@ -74,9 +69,3 @@ def run(args: argparse.Namespace) -> int:
             out.say(f"{result.host}: nothing to {args.verb}")
     summary.show_failed(results, out)
     return exit_code(results)
-
-
-def _power_run() -> type[PowerRun]:
-    from rigup.run.services.power import PowerRun
-
-    return PowerRun

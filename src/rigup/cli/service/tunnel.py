@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gevent.event import Event
+
+from rigup.cli.output import results as summary
 from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import unplanned
-from rigup.errors import HostFailed, Refused
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gevent.event import Event
-
-    from rigup.connection.tunnel import OpenTunnel
-    from rigup.operations.service.endpoints import Endpoint
-    from rigup.run.hosts_run import HostsRun
+from rigup.connection.signals import ended_by_signals
+from rigup.connection.tunnel import OpenTunnel
+from rigup.errors import HostFailed, InputError, Refused
+from rigup.operations.service.endpoints import Endpoint
+from rigup.run.hosts_run import HostsRun
+from rigup.run.result import exit_code
+from rigup.run.services.endpoints import PORTS_TRIED, endpoints_of, key_of, open_tunnel
 
 EPILOG = """\
 examples:
@@ -43,19 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Opens the tunnels, prints their addresses and waits for Ctrl-C."""
-    opened = unplanned.open_unplanned(
-        args, unplanned.hosts_run, check=lambda project: unplanned.check_service_names(project, args.service, True)
-    )
-    from rigup.cli.output import results as summary
-    from rigup.connection.signals import ended_by_signals
-    from rigup.run.result import exit_code
-    from rigup.run.services.endpoints import endpoints_of
-
     errors = lines(stderr=True)
-    with opened as run, ended_by_signals() as ended, ExitStack() as doors:
+    project = unplanned.project_with(args, args.service, gateways=True)
+    with unplanned.open_unplanned(args, project, HostsRun) as run, ended_by_signals() as ended, ExitStack() as doors:
         run.connect(take_lease=False)
-        found = endpoints_of(run, args.service)
-        tunnels = [(endpoint, door) for endpoint, door in _opened(run, found, args.port) if door]
+        tunnels = _opened(run, endpoints_of(run, args.service), args.port)
         for _, door in tunnels:
             doors.push(door.__exit__)
         results = list(run.results.values())
@@ -68,25 +61,22 @@ def run(args: argparse.Namespace) -> int:
     return exit_code(unplanned.results_of(run))
 
 
-def _opened(run: HostsRun, found: Sequence[Endpoint], first: int | None) -> list[tuple[Endpoint, OpenTunnel | None]]:
-    """A tunnel for each endpoint, or None where it fails. first: the first port to use; None for the services' own."""
-    from rigup.errors import InputError
-    from rigup.run.services.endpoints import PORTS_TRIED, open_tunnel
-
-    tunnels: list[tuple[Endpoint, OpenTunnel | None]] = []
+def _opened(run: HostsRun, found: Sequence[Endpoint], first: int | None) -> list[tuple[Endpoint, OpenTunnel]]:
+    """The tunnels that could be opened. first: the first port to use; None for the services' own."""
+    tunnels: list[tuple[Endpoint, OpenTunnel]] = []
     for number, endpoint in enumerate(found):
         port = endpoint.port if first is None else first + number
         ports = range(port, min(port + (PORTS_TRIED if first is None else 1), 65_536))
         door = open_tunnel(run, endpoint, ports)
-        if door and first is not None and door.port != port:
+        if door is None:
+            continue
+        if first is not None and door.port != port:
             raise InputError(f"--port: {port} is not free on this machine", "choose another, or omit --port")
         tunnels.append((endpoint, door))
     return tunnels
 
 
 def _show(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], as_json: bool) -> None:
-    from rigup.run.services.endpoints import key_of
-
     rows: list[dict[str, Any]] = [
         {
             "host": endpoint.host,
@@ -112,8 +102,6 @@ def _show(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], as_json
 
 def _wait(run: HostsRun, tunnels: Sequence[tuple[Endpoint, OpenTunnel]], ended: Event, errors: Lines) -> None:
     """Until Ctrl-C, or until no tunnel stands any more. Says once why a tunnel passes nothing on."""
-    from rigup.cli.output import results as summary
-
     left = list(tunnels)
     while left and not ended.wait(LOOK_SECONDS):
         for endpoint, door in list(left):

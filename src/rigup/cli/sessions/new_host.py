@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rigup.catalogue.catalogue import Catalogue
 from rigup.cli.output.lines import tell
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.unplanned import open_unplanned
+from rigup.errors import Refused
+from rigup.facts.probe import Probe
+from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.preflight.rig import differences
+from rigup.project import rig_from_probe
+from rigup.project.inventory import HostEntry, Project
+from rigup.project.inventory_edit import ExistingHost, FileEdit, entry_of, group_for, join_group, new_folder, new_group
+from rigup.project.settings import hub_address
 from rigup.regular_files import user_path
-
-if TYPE_CHECKING:
-    from rigup.catalogue.catalogue import Catalogue
-    from rigup.facts.probe import Probe
-    from rigup.project.inventory_edit import ExistingHost, FileEdit
-    from rigup.rig import Rig
+from rigup.rig import Rig
+from rigup.run.runner import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,22 +53,13 @@ def connection_data(args: argparse.Namespace) -> dict[str, Any]:
 
 def hub_of(args: argparse.Namespace) -> dict[str, Any]:
     """What group_data has to say of the hub. Raises InputError if the address is not a URL."""
-    from rigup.project.settings import hub_address
-
     return {"hub": hub_address("--hub", args.hub)} if args.hub else {}
 
 
 def probe_host(args: argparse.Namespace, root: Path) -> Probe:
     """Probes the host. Raises the error that prevented the probe; other errors become warnings."""
-    from rigup.connection.connections import Connections
-    from rigup.project.inventory import HostEntry, Project
-    from rigup.run.runner import Run
-    from rigup.settings import HostSettings
-
     project = Project(root, root, (HostEntry(args.host, args.verb, connection_data(args)),))
-    contact = Connections(project.data_by_host, hosts.sudo_password(args))
-    run = Run(project, {args.host: ()}, {args.host: HostSettings()}, contact)
-    with run:
+    with open_unplanned(args, project, Run) as run:
         run.connect(take_lease=False)
     result = run.results[args.host]
     if result.probe is None:
@@ -77,11 +74,6 @@ def rig_of(args: argparse.Namespace, probe: Probe, catalogue: Catalogue) -> tupl
 
     Raises Refused for GPUs that cannot be told or are not those of --gpus, InputError for one that nobody knows.
     """
-    from rigup.errors import Refused
-    from rigup.planner.inputs.rig_and_services import read_rig
-    from rigup.preflight.rig import differences
-    from rigup.project import rig_from_probe
-
     command = " ".join(filter(None, ("rigup", args.verb, args.host, getattr(args, "model", None))))
     described = rig_from_probe.rig_of(args.host, probe, args.gpus, command)
     if args.gpus is None:
@@ -96,8 +88,6 @@ def group_to_join(
     args: argparse.Namespace, rig: Rig, there: list[ExistingHost], catalogue: Catalogue
 ) -> ExistingHost | None:
     """A host of the group that the new one belongs to; None where it needs one of its own. Raises as `group_for`."""
-    from rigup.project.inventory_edit import group_for
-
     hub = hub_of(args)
     alike = [member for member in there if not hub or member.entry.data.get("hub") == hub["hub"]]
     return group_for(rig, args.group, alike, catalogue)
@@ -105,14 +95,10 @@ def group_to_join(
 
 def joining(args: argparse.Namespace, member: ExistingHost) -> tuple[list[FileEdit], Path]:
     """The files to change where the host joins a group, and the inventory that will contain it."""
-    from rigup.project.inventory_edit import entry_of, join_group
-
     return [join_group(member, entry_of(args.host, connection_data(args)))], member.inventory
 
 
 def founding(args: argparse.Namespace, root: Path, group: str, text: str) -> tuple[list[FileEdit], Path]:
     """The files to write where the host gets a group of its own, and the inventory that will contain it."""
-    from rigup.project.inventory_edit import entry_of, new_folder, new_group
-
     changes = new_group(root, group, entry_of(args.host, connection_data(args)), text)
     return [*new_folder(root), *changes], changes[-1].path

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rigup.cli.output.lines import Lines
 from rigup.cli.output.progress import ProgressView
+from rigup.project.inventory import Project
 from rigup.run import rollout_state
 from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.gateways.moves import check_moves
 from rigup.run.rollout import RolloutBatches, why
+from rigup.run.runner import Run
 from rigup.units import seconds_text
-
-if TYPE_CHECKING:
-    from rigup.project.inventory import Project
-    from rigup.run.runner import Run
 
 
 class RollingApply:
@@ -106,8 +104,8 @@ def command(args: argparse.Namespace, resume: bool) -> str:
     """The command that continues the rollout, or retries it if nothing was begun."""
     words = ["rigup", "apply", *([args.inventory] if args.inventory else [])]
     words += ["--limit", args.limit] if args.limit else []
-    words += [f"--{name}" for name in ("yes", "reboot", "remove") if getattr(args, name)]
-    words += ["--allow-outage"] if args.allow_outage else []
+    flags = ("yes", "reboot", "remove", "allow_outage")
+    words += [f"--{name.replace('_', '-')}" for name in flags if getattr(args, name)]
     words += ["--from", args.source] if args.source else []
     words += ["--ask-sudo-password"] if args.ask_sudo_password else []
     words += ["--rolling", str(args.rolling)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
 from rigup.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def ask_services(
 
     prepare: called with the fleet folder before any host is contacted; returns the function to run per service.
     """
-    hosts.patch_for_many_hosts()
+    startup.patch_for_many_hosts()
     from rigup.run.service_run import ServiceRun, check_service
 
     project, opened = hosts.open_run(args, lambda: ServiceRun)

@@ -13,7 +13,6 @@ from rigup.errors import InputError
 
 if TYPE_CHECKING:
     from rigup.cli.output.progress import ProgressView
-    from rigup.connection.connections import Connections
     from rigup.project.inventory import Project
     from rigup.run.inspection import Inspection
     from rigup.run.runner import Run
@@ -62,13 +61,6 @@ def add_sudo_password(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def patch_for_many_hosts() -> None:
-    """Lets one process talk to many hosts at once; must run before any import of sockets."""
-    from rigup.connection import startup
-
-    startup.patch_for_many_hosts()
-
-
 def plain_run() -> type[Run]:
     """The run of `rigup apply`."""
     from rigup.run.runner import Run
@@ -87,54 +79,56 @@ def open_run(
     refused plans of others do not stop it.
     """
     from rigup.connection.connections import Connections
+    from rigup.connection.startup import between_imports
     from rigup.project.inventory import load_project
 
     project = load_project(args.inventory, args.limit)
     contact = Connections(project.data_by_host, sudo_password(args))
     contact.begin()
     try:
-        return project, _planned(args, project, run_class, contact, service)
+        with between_imports():
+            from rigup.project.planning import plans_to_apply
+            from rigup.project.settings import settings_by_host
+
+            made = run_class()
+            plans = plans_to_apply(project, service)
+        settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
+        if any("gateway" in host.data for host in project.hosts):
+            from rigup.project.gateways import with_gateways
+
+            settings = with_gateways(project, plans, settings)
+        if any(one.builders for one in settings.values()):
+            from rigup.project.build_settings import check_builders
+
+            check_builders(project, settings)
+        return project, made(project, plans, settings, contact)
     except BaseException:
         contact.leave()
         raise
 
 
-def _planned(
-    args: argparse.Namespace,
-    project: Project,
-    run_class: Callable[[], type[SomeRun]],
-    contact: Connections,
-    service: str | None,
-) -> SomeRun:
-    from rigup.connection.startup import between_imports
+def project_of_one(inventory: str | None, host: str) -> Project:
+    """The fleet with this host alone selected. Raises InputError if the word matches several."""
+    from rigup.project.inventory import load_project
 
-    with between_imports():
-        from rigup.project.planning import plans_to_apply
-        from rigup.project.settings import settings_by_host
-
-        made = run_class()
-        plans = plans_to_apply(project, service)
-    settings = settings_by_host(project, plans, getattr(args, "source", None), bool(getattr(args, "remove", False)))
-    if any("gateway" in host.data for host in project.hosts):
-        from rigup.project.gateways import with_gateways
-
-        settings = with_gateways(project, plans, settings)
-    if any(one.builders for one in settings.values()):
-        from rigup.project.build_settings import check_builders
-
-        check_builders(project, settings)
-    return made(project, plans, settings, contact)
+    project = load_project(inventory, host)
+    if len(project.hosts) != 1:
+        raise InputError(f"{host} matches {len(project.hosts)} hosts", "name one host")
+    return project
 
 
 @contextmanager
-def watched(opened: SomeRun) -> Iterator[tuple[SomeRun, ProgressView]]:
-    """Opens a run that stops in an orderly way on Ctrl-C, with a view that shows its progress while it is entered."""
+def watched(opened: SomeRun, events: bool = False) -> Iterator[tuple[SomeRun, ProgressView]]:
+    """Opens a run that stops in an orderly way on Ctrl-C, with a view that shows its progress while it is entered.
+
+    events: as JSON lines.
+    """
     from rigup.cli.output import progress as live
     from rigup.connection.signals import stop_on_signals
     from rigup.operations.primitives import progress
 
     with opened as run, stop_on_signals():
-        view = live.view()
+        view = live.view(events)
         progress.listen(view.show)
         yield run, view
 
@@ -145,7 +139,6 @@ def open_inspection(args: argparse.Namespace, then: Callable[[Inspection], None]
 
     then: runs under the same live view.
     """
-    patch_for_many_hosts()
     _, opened = open_run(args, _inspection)
     from rigup.cli.output import progress as live
     from rigup.operations.primitives import progress

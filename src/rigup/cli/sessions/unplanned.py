@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions.session import SomeRun
-
-if TYPE_CHECKING:
-    from rigup.project.inventory import Project
-    from rigup.run.hosts_run import HostsRun
-    from rigup.run.result import HostResult
+from rigup.connection.connections import Connections
+from rigup.project.inventory import Project, load_project
+from rigup.run.hosts_run import GATEWAY, check_services
+from rigup.run.result import HostResult
+from rigup.run.runner import Run
+from rigup.settings import HostSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser, limit: bool = True) -> None:
@@ -26,40 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser, limit: bool = True) -> None:
     hosts.add_sudo_password(parser)
 
 
-def open_unplanned(
-    args: argparse.Namespace,
-    run_class: Callable[[], type[SomeRun]],
-    whole_groups: bool = False,
-    check: Callable[[Project], None] = lambda project: None,
-) -> SomeRun:
-    """Opens a run over the selected hosts, without their plans.
-
-    run_class: returns the class, imported once gevent is in place. whole_groups: with all hosts of each service of
-    which some are selected. check: is called with the fleet before any host is contacted.
-    """
-    hosts.patch_for_many_hosts()
-    from rigup.connection.connections import Connections
-    from rigup.project.inventory import load_project
-    from rigup.project.node_groups import with_whole_groups
-    from rigup.settings import HostSettings
-
-    project = load_project(args.inventory, args.limit)
-    check(project)
-    project = with_whole_groups(project) if whole_groups else project
+def open_unplanned(args: argparse.Namespace, project: Project, run_class: type[SomeRun]) -> SomeRun:
+    """Opens a run over the hosts of this project, without their plans."""
     contact = Connections(project.data_by_host, hosts.sudo_password(args))
     contact.begin()
     names = [host.name for host in project.hosts]
-    return run_class()(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), contact)
+    return run_class(project, dict.fromkeys(names, ()), dict.fromkeys(names, HostSettings()), contact)
 
 
-def hosts_run() -> type[HostsRun]:
-    """The plain run over hosts."""
-    from rigup.run.hosts_run import HostsRun
-
-    return HostsRun
-
-
-def results_of(run: HostsRun) -> list[HostResult]:
+def results_of(run: Run) -> list[HostResult]:
     """The results of a run; a host without an error, for which there was nothing to do, is as it was."""
     results = list(run.results.values())
     for result in results:
@@ -67,14 +42,14 @@ def results_of(run: HostsRun) -> list[HostResult]:
     return results
 
 
-def check_service_names(
-    project: Project, services: Sequence[str], gateways: bool = False, members: bool = False
-) -> None:
-    """Raises InputError for a name that is not a service of these hosts.
+def project_with(
+    args: argparse.Namespace, services: Sequence[str], gateways: bool = False, members: bool = False
+) -> Project:
+    """The hosts that --inventory and --limit select. Raises InputError for a name that is not a service of theirs.
 
     gateways: "gateway" may be named, too. members: so may each service that takes turns, not only their first.
     """
-    from rigup.run.hosts_run import GATEWAY, check_services
-
+    project = load_project(args.inventory, args.limit)
     more = (GATEWAY,) if gateways and any("gateway" in host.data for host in project.hosts) else ()
     check_services(project, tuple(services), more, members)
+    return project

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
+from rigup.cli import apply
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
+from rigup.cli.output.plan import show
+from rigup.cli.output.usage import Parser
 from rigup.cli.sessions import new_host
-from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.confirmation import add_yes
+from rigup.cli.up import ending
+from rigup.cli.up.fleet_folder import Prepared, prepared
 from rigup.project.ssh_settings import check_host_name
 from rigup.regular_files import user_path
-
-if TYPE_CHECKING:
-    from rigup.cli.apply import Applied
-    from rigup.cli.up.fleet_folder import Prepared
 
 EPILOG = """\
 examples:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="model of the catalogue, repository of the hub, or path on the host (default: choose from what fits)",
     )
     parser.add_argument("--name", metavar="SERVICE", help="name the service (default chat)")
-    parser.add_argument("--yes", "-y", action="store_true", help="make the changes without confirmation")
+    add_yes(parser, "make the changes")
     parser.add_argument("--reboot", action="store_true", help="with --yes: reboot the host where a change needs it")
     new_host.add_options(parser)
     parser.add_argument("--json", action="store_true", help="print files, plan, results and address as JSON")
@@ -50,24 +51,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Describes the host, locks, shows plan and changes, asks, applies, and says where the service is."""
     check_host_name(args.host, "rigup up")
-    hosts.patch_for_many_hosts()
-    from rigup.cli.apply import applied
-    from rigup.cli.up.fleet_folder import prepared
-
     root = user_path(args.fleet, "--fleet")
     ready = prepared(args, root)
     if not args.json:
         _show(ready)
-    done = applied(_of_apply(args, ready))
+    done = apply.applied(_of_apply(args, ready))
     _show_end(args, ready, done)
     return done.exit_code
 
 
 def _of_apply(args: argparse.Namespace, ready: Prepared) -> argparse.Namespace:
     """The arguments of the `rigup apply` that does the same."""
-    from rigup.cli import apply
-    from rigup.cli.output.usage import Parser
-
     parser = Parser(prog="rigup apply")
     apply.add_arguments(parser)
     given = parser.parse_args([str(ready.inventory), "--limit", args.host])
@@ -77,9 +71,6 @@ def _of_apply(args: argparse.Namespace, ready: Prepared) -> argparse.Namespace:
 
 
 def _show(ready: Prepared) -> None:
-    from rigup.cli.output.console import Console
-    from rigup.cli.output.plan import show
-
     console = Console(highlight=False)
     for line in ready.files:
         console.print(line, soft_wrap=True, markup=False)
@@ -88,10 +79,8 @@ def _show(ready: Prepared) -> None:
     console.print()
 
 
-def _show_end(args: argparse.Namespace, ready: Prepared, done: Applied) -> None:
-    from rigup.cli.up.ending import ending, ending_as_json
-
+def _show_end(args: argparse.Namespace, ready: Prepared, done: apply.Applied) -> None:
     if args.json:
-        print_json(ending_as_json(args, ready, done))
+        print_json(ending.as_json(args, ready, done))
         return
-    print("\n".join(("", *ending(args, ready, done))))
+    print("\n".join(("", *ending.last_lines(args, ready, done))))

@@ -17,7 +17,6 @@ from rigup.plan import Plan
 from rigup.project.inventory import HostEntry
 from rigup.systemd.api_key import is_loopback, wants_key
 
-SCHEMA = 1
 WRITTEN_TO = ("/opt/rigup", "/var/lib/rigup", CONFIGURATION)
 
 
@@ -59,7 +58,7 @@ def _ssh(host: HostEntry) -> list[str]:
     return ["ssh", *(word for option, value in given if value for word in (option, str(value)))]
 
 
-def ending(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iterator[str]:
+def last_lines(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iterator[str]:
     """The last lines of the command, for people."""
     for plan in _served(ready) if done.exit_code == 0 else ():
         words = tunnel(ready.host, plan)
@@ -75,10 +74,10 @@ def ending(args: argparse.Namespace, ready: Prepared, done: Applied) -> Iterator
     yield f"go on with: {shlex.join(['rigup', verb, str(ready.inventory)])}"
 
 
-def ending_as_json(args: argparse.Namespace, ready: Prepared, done: Applied) -> dict[str, Any]:
+def as_json(args: argparse.Namespace, ready: Prepared, done: Applied) -> dict[str, Any]:
     """All of it for scripts: what was written, the plans, the results as `rigup apply --json`, and the addresses."""
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "host": args.host,
         "group": ready.host.group,
         "inventory": str(ready.inventory),

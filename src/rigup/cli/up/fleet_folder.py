@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from rigup.catalogue.catalogue import load_catalogue
-from rigup.cli.apply import check_terminal
 from rigup.cli.lock import open_resolver
 from rigup.cli.output.lines import tell
 from rigup.cli.sessions import new_host
 from rigup.cli.sessions import session as hosts
+from rigup.cli.sessions.confirmation import check_terminal
 from rigup.cli.up.model_choice import check_fits, chosen_service, service_of
 from rigup.errors import InputError
 from rigup.lock import load_lock

@@ -6,16 +6,21 @@ With --load, also under load.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
+from rigup.bench.gpu_load import loads
+from rigup.cli.output import results as summary
+from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
+from rigup.cli.verify.link_tables import show
 from rigup.errors import InputError
-
-if TYPE_CHECKING:
-    from rigup.run.verification import VerifyRun
+from rigup.project.inventory import load_project
+from rigup.run.result import exit_code
+from rigup.run.verification import VerifyRun
 
 EPILOG = """\
 examples:
@@ -33,7 +38,6 @@ clock. Run it longer than the case takes to heat up.
 
 exit codes: 0 all is well, 1 a problem, or a host failed, 2 usage error or no host reachable, 130 cancelled
 """
-LOAD_BOUNDS = (5, 3600)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("host", metavar="HOST", help="host or group of the inventory; several with commas")
     hosts.add_inventory(parser)
     parser.add_argument("--read-only", action="store_true", help="copy no data to the cards")
-    add_number(parser, "--load", "load the GPUs for S seconds and watch them", None, *LOAD_BOUNDS, metavar="S")
+    add_number(parser, "--load", "load the GPUs for S seconds and watch them", None, 5, 3600, metavar="S")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     hosts.add_sudo_password(parser)
 
@@ -50,22 +54,11 @@ def run(args: argparse.Namespace) -> int:
     """Reads and shows the links; changes nothing."""
     with hosts.watched(_opened(args)) as (found, view), view:
         found.connect(take_lease=False)
-        under_load = {}
-        if args.load:
-            from rigup.bench.gpu_load import loads
-
-            under_load = loads(found, args.load)
-        found.read_links(not args.read_only, under_load)
-    from rigup.run.result import exit_code
-
+        found.read_links(not args.read_only, loads(found, args.load) if args.load else {})
     results = list(found.results.values())
     if args.json:
         print_json(as_json(found))
     else:
-        from rigup.cli.output import results as summary
-        from rigup.cli.output.console import Console
-        from rigup.cli.verify.link_tables import show
-
         console = Console(highlight=False)
         for name, links in found.links.items():
             show(name, links, found.found[name], found.results[name].probe, console, found.loads.get(name))
@@ -74,16 +67,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(args: argparse.Namespace) -> VerifyRun:
-    def run_class() -> type[VerifyRun]:
-        from rigup.run.verification import VerifyRun
-
-        return VerifyRun
-
-    args.limit = args.host
     try:
-        return unplanned.open_unplanned(args, run_class)
+        project = load_project(args.inventory, args.host)
     except InputError as error:
         raise InputError(error.message.replace("--limit:", "HOST:", 1), error.hint) from None
+    return unplanned.open_unplanned(args, project, VerifyRun)
 
 
 def as_json(found: VerifyRun) -> dict[str, Any]:
@@ -95,10 +83,7 @@ def as_json(found: VerifyRun) -> dict[str, Any]:
             {
                 "host": name,
                 "state": {"unchanged": "well", "differs": "problems"}.get(result.state, result.state),
-                "findings": [
-                    {"problem": one.problem, "message": one.message, "hint": one.hint}
-                    for one in found.found.get(name, ())
-                ],
+                "findings": [asdict(one) for one in found.found.get(name, ())],
                 "links": links.model_dump() if links else None,
                 "load": load.model_dump() if (load := found.loads.get(name)) else None,
                 "errors": [error.as_json() for error in result.errors],

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from rigup.catalogue.gpu_names import short_name
 from rigup.cli.output.console import Console
 from rigup.cli.output.table import Column, Table
+from rigup.facts.gpu_load import GpuLoad, HostLoad
+from rigup.facts.links import GpuLink, Links, PairLink
+from rigup.facts.probe import Probe
 from rigup.preflight.links import LinkFinding, unmeasured
-
-if TYPE_CHECKING:
-    from rigup.facts.gpu_load import GpuLoad, HostLoad
-    from rigup.facts.links import GpuLink, Links, PairLink
-    from rigup.facts.probe import Probe
 
 _GPUS = ("GPU", "card", "link now", "card and slot can", "from host", "NVLink")
 _PAIRS = ("from", "to", "P2P", "speed", "data")

@@ -11,6 +11,8 @@ import pytest
 
 PROGRAM = """
 import sys
+from types import SimpleNamespace
+
 from rigup.cli import main
 from rigup.operations.primitives.progress import Progress
 
@@ -32,7 +34,7 @@ class Verb:
     EPILOG = ""
     add_arguments, run = staticmethod(arguments), staticmethod(work)
 
-main.importlib.import_module = lambda name: Verb
+main.importlib = SimpleNamespace(import_module=lambda name: Verb)  # for main alone
 sys.exit(main.main())
 """
 

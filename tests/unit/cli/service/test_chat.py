@@ -16,7 +16,6 @@ from gevent.event import Event
 
 from rigup.cli.service.chat import LOOK_SECONDS, Conversation, pace
 from rigup.operations.service.endpoints import Endpoint
-from rigup.run.services import chat
 from rigup.run.services.chat import ChatAnswer
 from tests.command_line import CommandLine
 
@@ -74,7 +73,7 @@ def conversation(
         show("Par\x1b[2Jis", False)
         return ChatAnswer("Paris", "hm", 2, True, 0.1, 0.1, 0.2, "stop")
 
-    monkeypatch.setattr(chat, "ask", ask)
+    monkeypatch.setattr("rigup.cli.service.chat.ask", ask)
     arguments: Any = SimpleNamespace(system=system, max_tokens=None, json=False)
     door: Any = SimpleNamespace(url="http://127.0.0.1:1", check=lambda: None)
     return Conversation(arguments, Endpoint("a", "chat", "http://127.0.0.1:8000", "M"), door, None, "M", Event())

@@ -39,7 +39,6 @@ def test_a_connection_lost_while_a_host_tells_its_log_is_said(
 
     CommandLine(tmp_path).describe(["box"])
     monkeypatch.chdir(tmp_path / "fleet")
-    monkeypatch.setattr(hosts, "patch_for_many_hosts", lambda: None)
     monkeypatch.setattr(connections.Connections, "handshake", lambda self, host: None)
     monkeypatch.setattr(remote, "run", lost)
     assert main.main(["log", "box"]) == 2

@@ -27,11 +27,11 @@ from typing import Any
 
 if __package__:
     from rigup.programs.weights.hub_pace import HubPace
-    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError
+    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job
 else:  # a host has the programs in one folder, without rigup, and no bytecode
     sys.dont_write_bytecode = True
     from hub_pace import HubPace  # type: ignore[import-not-found, no-redef]
-    from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
+    from weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job  # type: ignore[import-not-found, no-redef]
 
 ASK_TIMEOUT_S = 3.0
 """For one complete response from one address."""
@@ -72,8 +72,9 @@ class PeerSharing:
     patience_s: float = 10.0
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> PeerSharing:
-        """Reads the `sharing` part of a job. Raises FetchError if it is invalid."""
+    def of(cls, job: FetchJob) -> PeerSharing:
+        """Reads the `sharing` part of a job that has one. Raises FetchError if it is invalid."""
+        data = job.sharing or {}
         try:
             peers = tuple(
                 Peer(str(each["name"]), tuple(map(str, each["addresses"])), int(each["port"])) for each in data["peers"]
@@ -383,13 +384,13 @@ class Offer:
             self.written = text
 
 
-def answering(sharing: PeerSharing) -> list[str]:
+def answering(job: FetchJob) -> list[str]:
     """The names of the peers that answer when each is asked once, for at most FIRST_LOOK_S."""
-    peers = Peers(sharing, {})
+    peers = Peers(PeerSharing.of(job), {file.sha256: file.size for file in job.files})
     peers.begin()
     peers.end()
     return [view.name for view in peers.views if view.seen > float("-inf")]
 
 
 if __name__ == "__main__":
-    print(json.dumps(answering(PeerSharing.read(json.loads(Path(sys.argv[1]).read_text())["sharing"]))))
+    print(json.dumps(answering(load_job(Path(sys.argv[1])))))

@@ -62,8 +62,7 @@ class PeerDownload:
 
     def __init__(self, fetch: Download, lock: int) -> None:
         job = fetch.job
-        assert job.sharing is not None
-        self.fetch, self.sharing = fetch, PeerSharing.read(job.sharing)
+        self.fetch, self.sharing = fetch, PeerSharing.of(job)
         self.peers = Peers(self.sharing, {file.sha256: file.size for file in job.files})
         self.turns = Turns(self.sharing, job.files)
         self.offer, self.hub = Offer(self.sharing), HubPace()

@@ -136,6 +136,10 @@ class Fetch:
         """The file into which a download is written."""
         return self.incoming / "parts" / f"{file.path}.part"
 
+    def part_bytes(self, file: File) -> int:
+        """The bytes of a file that are downloaded so far."""
+        return size_of(self.part(file)) or 0
+
     def survey(self) -> None:
         """Sorts the job's files: verified by a receipt, complete but not verified (to be hashed), or pending."""
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
@@ -243,7 +247,7 @@ class Fetch:
 
     def missing_bytes(self) -> int:
         """The bytes that are still to be downloaded."""
-        return sum(file.size - (size_of(self.part(file)) or 0) for file in self.pending.values())
+        return sum(file.size - self.part_bytes(file) for file in self.pending.values())
 
     def require_disk(self) -> None:
         """Raises FetchError when the missing files do not fit."""
@@ -308,7 +312,7 @@ class Fetch:
     def judge(self, file: File, transfer: curl.Transfer) -> None:
         """Acts on the end of a transfer: verify the file, continue it, restart it, or give up with FetchError."""
         part, hub = self.part(file), urllib.parse.urlsplit(self.job.hub).netloc
-        size = size_of(part) or 0
+        size = self.part_bytes(file)
         if transfer.status in (401, 403, 404) and transfer.host == hub:
             raise FetchError(weights.EXIT_DENIED, denial(self.job, file, transfer.status))
         if transfer.code == 0 and size == file.size:

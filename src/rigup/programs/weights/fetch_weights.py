@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,9 +77,9 @@ class Fetch:
         self.verified = self.incoming / "verified"
         self.pending: dict[str, File] = {}
         self.hashing: dict[concurrent.futures.Future[str], tuple[File, Path]] = {}
-        self.wrong_hashes: dict[str, int] = {}
+        self.wrong_hashes: Counter[str] = Counter()
         self.stop = threading.Event()
-        self.pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+        self.pool = weights.hashers()
         self.problem = ""
         self.retry_after_s = 0.0
         self.reported = (0.0, -1, "")
@@ -143,8 +144,9 @@ class Fetch:
     def survey(self) -> None:
         """Sorts the job's files: verified by a receipt, complete but not verified (to be hashed), or pending."""
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
-        there = [path for path in self.staged.entries if (self.verified / path).is_file()]
-        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest is in place or lost
+        for path in list(self.staged.entries):
+            if not (self.verified / path).is_file():  # it is in place or lost
+                del self.staged.entries[path]
         for file in self.job.files:
             if self.receipt.covers(file) or self.staged.covers(file):
                 self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)
@@ -240,7 +242,8 @@ class Fetch:
         path.unlink()
         if self.swarm and self.swarm.attribute_corruption(file, found):
             return
-        times = self.wrong_hashes[file.path] = self.wrong_hashes.get(file.path, 0) + 1
+        self.wrong_hashes[file.path] += 1
+        times = self.wrong_hashes[file.path]
         self.problem = f"{file.path}: sha256 is {found}, not the locked {file.sha256}"
         if times >= HASH_ATTEMPTS:
             raise FetchError(weights.EXIT_HASH, f"{self.problem} ({times} downloads)")

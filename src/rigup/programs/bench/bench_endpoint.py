@@ -110,10 +110,10 @@ def _about(target: Target, engine: str, model: str) -> tuple[str, int | None]:
         if status == 200 and isinstance(props, dict):
             settings = props.get("default_generation_settings")
             context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
-            number, _, commit = (build := printable(props.get("build_info", ""), 80)).partition("-")
-            return (
-                number if commit == number else build
-            ), context or None  # rigup's builds have no commit of their own
+            build = printable(props.get("build_info", ""), 80)
+            number, _, commit = build.partition("-")
+            # rigup's builds have no commit of their own
+            return number if commit == number else build, context or None
     path = {"vllm": "/version", "sglang": "/get_server_info"}.get(engine)
     status, content = ask_json(target, path) if path else (0, None)
     return (printable(content.get("version", ""), 80) if status == 200 and isinstance(content, dict) else ""), None

@@ -120,10 +120,10 @@ class Lab:
         keys = {m.index: m.folder / "ssh_host_ed25519_key.pub" for m in self.machines}
         known = {index: key.read_text() for index, key in keys.items() if key.exists()}
         write(folder.known_hosts, access.known_hosts(record, known))
-        write(folder.ssh_config, access.ssh_config(record, folder))
+        write(folder.ssh_config, access.ssh_config(record))
         settings = {"hub": hub} if hub else {}
         settings |= nvidia_repository.settings(record.suite) if record.rig else {}
-        access.write_inventory(record, folder, folder.path, settings=settings, overwrite=overwrite)
+        access.write_inventory(record, settings, overwrite)
 
     @classmethod
     def named(cls, name: str) -> Lab:

@@ -31,7 +31,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.health import endpoint
 from rigup.plan import BoundPlan, Plan
-from rigup.programs.bench.bench_endpoint import LONGEST_NAME
+from rigup.programs.bench.bench_endpoint import served_models
 from rigup.programs.bench.bench_target import EndpointError, Target, ask_json
 from rigup.run.service_run import about
 from rigup.systemd.api_key import wants_key
@@ -79,12 +79,7 @@ def check_endpoint(url: str, key: str | None, model: str | None, where: str) -> 
     if status in (401, 403):
         wrong = "does not accept this API key" if key else "requires an API key"
         raise InputError(f"{where}: {wrong} (HTTP {status})", "pass the key with --api-key-file")
-    try:
-        entries = content["data"] if status == 200 else []
-        models = [str(name) for entry in entries for name in (entry["id"], *(entry.get("aliases") or ()))]
-    except (KeyError, TypeError, AttributeError):
-        models = []
-    models = [name for name in dict.fromkeys(models) if name.isprintable() and len(name) <= LONGEST_NAME]
+    models = list(served_models(content)) if status == 200 else []
     if not models:
         raise HostFailed(
             f"{where}: not an OpenAI-compatible endpoint: GET /v1/models returned HTTP {status}",

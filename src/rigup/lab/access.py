@@ -36,8 +36,9 @@ def known_hosts(record: LabRecord, host_keys: dict[int, str]) -> str:
     return "".join(f"{host(index)} {' '.join(key.split()[:2])}\n" for index, key in sorted(host_keys.items()))
 
 
-def ssh_config(record: LabRecord, folder: LabFolder) -> str:
+def ssh_config(record: LabRecord) -> str:
     """An OpenSSH client configuration with one entry per machine; `ssh -F FILE ops@lab1` logs in as another user."""
+    folder = LabFolder(record.name)
 
     def entries() -> Iterator[str]:
         for index in range(1, record.hosts + 1):
@@ -53,27 +54,27 @@ def ssh_config(record: LabRecord, folder: LabFolder) -> str:
     return "".join(f"{line}\n" for line in entries())
 
 
-def host_data(record: LabRecord, folder: LabFolder, index: int, user: str = "root") -> dict[str, str | int]:
-    """pyinfra's data of one machine: how to connect, with a strict host key check."""
+def host_data(record: LabRecord, index: int) -> dict[str, str | int]:
+    """pyinfra's data of one machine: how to connect as root, with a strict host key check."""
+    folder = LabFolder(record.name)
     port: dict[str, str | int] = {} if record.ssh_port == SSH_PORT else {"ssh_port": record.ssh_port}
     return {
         "ssh_hostname": loopback_address(record.number, index),
         "lan_address": machine_address(record.number, index),
         **port,
-        "ssh_user": user,
+        "ssh_user": "root",
         "ssh_key": str(folder.key),
         "ssh_known_hosts_file": str(folder.known_hosts),
         "ssh_strict_host_key_checking": "yes",
     }
 
 
-def inventory(record: LabRecord, folder: LabFolder, user: str = "root") -> str:
+def inventory(record: LabRecord) -> str:
     """An inventory file with all machines in one group that has the lab's name."""
     lines = [f"{record.name} = ["]
     for index in range(1, record.hosts + 1):
         lines.append(f'    ("{record.name}{index}", {{')
-        data = host_data(record, folder, index, user)
-        lines += [f'        "{key}": {_literal(value)},' for key, value in data.items()]
+        lines += [f'        "{key}": {_literal(value)},' for key, value in host_data(record, index).items()]
         lines.append("    }),")
     return "\n".join([*lines, "]"]) + "\n"
 
@@ -84,24 +85,17 @@ def group_data(rig: Mapping[str, Any] | None, settings: Mapping[str, str] | None
     return "".join(f"{key} = {_literal(value)}\n" for key, value in data.items())
 
 
-def write_inventory(
-    record: LabRecord,
-    folder: LabFolder,
-    into: Path,
-    user: str = "root",
-    settings: Mapping[str, str] | None = None,
-    overwrite: bool = False,
-) -> Path:
-    """Writes `inventory.py`, and `group_data/<lab>.py` if missing; returns the inventory's path.
+def write_inventory(record: LabRecord, settings: Mapping[str, str] | None = None, overwrite: bool = False) -> None:
+    """Writes `inventory.py` into the lab's folder, and `group_data/<lab>.py` if missing.
 
     settings: further entries of group_data, by key. overwrite: write group_data even if it exists.
     """
-    make_folder(into)
-    write(into / "inventory.py", inventory(record, folder, user))
-    data = make_folder(into / "group_data") / f"{record.name}.py"
+    folder = LabFolder(record.name)
+    make_folder(folder.path)
+    write(folder.inventory, inventory(record))
+    data = make_folder(folder.path / "group_data") / f"{record.name}.py"
     if overwrite or not data.exists():
         write(data, group_data(record.rig, settings))
-    return into / "inventory.py"
 
 
 def _literal(value: object) -> str:

@@ -20,8 +20,6 @@ UNDERNEATH = {"noble": "trixie"}
 """The Debian release below a suite that only looks like another system."""
 RECIPE = Path(__file__).parent / "recipe"
 UBUNTU = Path(__file__).parent / "ubuntu"
-# What a server of Ubuntu has from the start.
-_OF_UBUNTU = ("needrestart",)
 Log = Callable[[str], None]
 
 
@@ -110,8 +108,8 @@ def _from_nothing() -> tuple[str, ...]:
 def _like_ubuntu(debian: Path) -> tuple[str, ...]:
     """On top of an image of Debian, which takes a third of the time."""
     copied = f'--setup-hook=cp -a {shlex.quote(str(debian))}/. "$1"'
-    packages = ",".join(_OF_UBUNTU)
-    return "--variant=custom", "--skip=check/empty", copied, f"--include={packages}", _customised(UBUNTU)
+    own = "--include=needrestart"  # which a server of Ubuntu has from the start
+    return "--variant=custom", "--skip=check/empty", copied, own, _customised(UBUNTU)
 
 
 def _customised(recipe: Path) -> str:

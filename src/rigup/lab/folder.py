@@ -52,11 +52,11 @@ def give_to_caller(path: Path) -> None:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
-def write(path: Path, text: str, mode: int = 0o644) -> None:
+def write(path: Path, text: str) -> None:
     """Writes a file of the lab atomically, for the calling user."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text)
-    part.chmod(mode)
+    part.chmod(0o644)
     give_to_caller(part)
     part.rename(path)
 

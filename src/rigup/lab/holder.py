@@ -54,17 +54,8 @@ def mount_disk(record: LabRecord, folder: Path) -> Path:
     upper, work = disk / "upper", disk / "work"
     upper.mkdir()
     work.mkdir()
-    run(
-        [
-            "mount",
-            "-t",
-            "overlay",
-            "-o",
-            f"lowerdir={image(record.base)},upperdir={upper},workdir={work}",
-            "lab-root",
-            root,
-        ]
-    )
+    layers = f"lowerdir={image(record.base)},upperdir={upper},workdir={work}"
+    run(["mount", "-t", "overlay", "-o", layers, "lab-root", root])
     return root
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import access, base, inotify, prerequisites, process
+from rigup.lab import access, base, prerequisites, process
 from rigup.lab.base import Log
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
 from rigup.lab.gpus import setup
@@ -53,7 +53,7 @@ class Lab:
         If that fails, a lab that was up stays as it was, without the machines to be added; a new lab's machines are
         ended. Its files stay for inspection.
 
-        hosts: the minimum number of machines. say: called with each line of progress.
+        hosts: the minimum number of machines. log: called with each line of progress.
         rig: in the form of group_data, or "4x RTX 3090"; None for the lab's previous one.
         hub: for `hub` in the group_data of a new lab.
         disk: the size of each machine's disk, such as "600m" or "4g"; it uses memory as it fills.
@@ -86,7 +86,7 @@ class Lab:
     def _bring_up(self, log: Log, overwrite: bool = False, hub: str | None = None) -> None:
         """Starts everything in the lab that does not run. overwrite: write group_data even if it exists."""
         record, folder = self.record, self.folder
-        inotify.make_room(sum(lab.record.hosts for lab in Lab.all()), log)
+        prerequisites.make_room(sum(lab.record.hosts for lab in Lab.all()), log)
         access.make_key(folder.key)
         for machine in self.machines:
             make_folder(machine.folder)
@@ -120,10 +120,10 @@ class Lab:
         keys = {m.index: m.folder / "ssh_host_ed25519_key.pub" for m in self.machines}
         known = {index: key.read_text() for index, key in keys.items() if key.exists()}
         write(folder.known_hosts, access.known_hosts(record, known))
-        write(folder.ssh_config, access.ssh_config(record, folder))
+        write(folder.ssh_config, access.ssh_config(record))
         settings = {"hub": hub} if hub else {}
         settings |= nvidia_repository.settings(record.suite) if record.rig else {}
-        access.write_inventory(record, folder, folder.path, settings=settings, overwrite=overwrite)
+        access.write_inventory(record, settings, overwrite)
 
     @classmethod
     def named(cls, name: str) -> Lab:

@@ -50,7 +50,7 @@ class Machine:
     @property
     def inventory(self) -> tuple[str, dict[str, str | int]]:
         """The machine as an entry of a pyinfra inventory, as root."""
-        return self.name, host_data(self.record, self.lab, self.index)
+        return self.name, host_data(self.record, self.index)
 
     @property
     def lab(self) -> LabFolder:
@@ -168,11 +168,11 @@ class Machine:
         arguments = (self.record.name, str(self.index))
         process.start(self.folder, "holder", "rigup.lab.holder", *arguments, within=alone)
 
-    def wait_for_ssh(self, seconds: float = BOOT_SECONDS) -> None:
+    def wait_for_ssh(self) -> None:
         """Waits until its SSH server answers; raises HostFailed with the console's last lines if it does not."""
-        process.wait_for(lambda: self._ssh_answers() or self._holder is None, seconds)
+        process.wait_for(lambda: self._ssh_answers() or self._holder is None, BOOT_SECONDS)
         if not self._ssh_answers():
-            what = f"SSH did not answer within {seconds:.0f} s" if self._holder else "it stopped before SSH answered"
+            what = f"SSH did not answer within {BOOT_SECONDS} s" if self._holder else "it stopped before SSH answered"
             raise HostFailed(f"{self.name}: {what}\n{process.tail(self.log)}", f"see {self.log}")
 
     def cut(self) -> None:

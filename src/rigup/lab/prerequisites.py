@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from rigup.errors import MissingTool
+from rigup.lab.base import Log
 from rigup.lab.cgroup import hierarchy
 from rigup.lab.process import environment, run
 
@@ -25,6 +26,11 @@ PACKAGE_OF = {
 LEAST_KERNEL = (5, 14)
 """The first version with cgroup.kill."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# In each machine systemd, dbus and logind need instances of inotify. All of these count for this machine's root, whose
+# limit is 128 on most kernels; beyond it a machine does not boot.
+INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+INSTANCES_OF_A_MACHINE = 10  # 7 on Debian 12, and installed programs may need more
+OTHER_INSTANCES = 100
 
 
 def check() -> None:
@@ -50,3 +56,19 @@ def check() -> None:
         raise MissingTool(
             "the lab is not allowed to create namespaces here", "run it outside the container, or in a privileged one"
         )
+
+
+def make_room(machines: int, log: Log) -> None:
+    """Raises the limit of inotify instances if it is too low for these machines, and reports it.
+
+    The new limit holds until the next boot of this machine. Raises MissingTool if the limit cannot be raised.
+    """
+    wanted, limit = machines * INSTANCES_OF_A_MACHINE + OTHER_INSTANCES, int(INSTANCES.read_text())
+    if limit < wanted:
+        try:
+            INSTANCES.write_text(f"{wanted}\n")
+        except OSError as error:
+            message = f"{machines} machines require fs.inotify.max_user_instances = {wanted}, but it is {limit}"
+            hint = f"run sysctl -w fs.inotify.max_user_instances={wanted} on the machine that runs the lab"
+            raise MissingTool(f"{message}: {error.strerror}", hint) from None
+        log(f"raised fs.inotify.max_user_instances from {limit} to {wanted} for {machines} machines")

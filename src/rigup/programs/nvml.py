@@ -41,6 +41,25 @@ _TEXTS = {
     20: "Insufficient Memory",
     999: "Unknown Error",
 }
+# Functions of C that write numbers where their last arguments point, and how many.
+_NUMBERS = {
+    "nvmlSystemGetCudaDriverVersion": 1,
+    "nvmlDeviceGetTemperature": 1,
+    "nvmlDeviceGetCurrPcieLinkGeneration": 1,
+    "nvmlDeviceGetMaxPcieLinkGeneration": 1,
+    "nvmlDeviceGetCurrPcieLinkWidth": 1,
+    "nvmlDeviceGetMaxPcieLinkWidth": 1,
+    "nvmlDeviceGetPowerManagementLimit": 1,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 1,
+    "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetNvLinkState": 1,
+    "nvmlDeviceGetTopologyCommonAncestor": 1,
+    "nvmlDeviceGetP2PStatus": 1,
+    "nvmlDeviceGetCudaComputeCapability": 2,
+    "nvmlDeviceGetPowerManagementLimitConstraints": 2,
+    "nvmlDeviceGetEccMode": 2,
+    "nvmlDeviceGetMigMode": 2,
+}
 _VERSION_BYTES, _TEXT_BYTES = 80, 96
 _library: Any = None
 
@@ -91,6 +110,19 @@ class c_nvmlGpuFabricInfo_v2_t(ctypes.Structure):
     ]
 
 
+def __getattr__(name: str) -> Any:
+    """A function of `_NUMBERS`, which returns the number, or a list of two."""
+    if name not in _NUMBERS:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    count = _NUMBERS[name]
+
+    def ask(*arguments: Any) -> int | list[int]:
+        numbers = _numbers(name, count, *arguments)
+        return numbers if count > 1 else numbers[0]
+
+    return ask
+
+
 def nvmlInit() -> None:
     """Loads the library and initialises it."""
     global _library
@@ -105,12 +137,8 @@ def nvmlSystemGetDriverVersion() -> str:
     return _text("nvmlSystemGetDriverVersion", _VERSION_BYTES)
 
 
-def nvmlSystemGetCudaDriverVersion() -> int:
-    return _number("nvmlSystemGetCudaDriverVersion")
-
-
 def nvmlDeviceGetCount() -> int:
-    return _number("nvmlDeviceGetCount_v2")
+    return _numbers("nvmlDeviceGetCount_v2", 1)[0]
 
 
 def nvmlDeviceGetHandleByIndex(index: int) -> Any:
@@ -139,74 +167,14 @@ def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> Memory |
     return found
 
 
-def nvmlDeviceGetCudaComputeCapability(handle: Any) -> list[int]:
-    return _numbers("nvmlDeviceGetCudaComputeCapability", handle)
-
-
-def nvmlDeviceGetTemperature(handle: Any, sensor: int) -> int:
-    return _number("nvmlDeviceGetTemperature", handle, sensor)
-
-
-def nvmlDeviceGetCurrPcieLinkGeneration(handle: Any) -> int:
-    return _number("nvmlDeviceGetCurrPcieLinkGeneration", handle)
-
-
-def nvmlDeviceGetMaxPcieLinkGeneration(handle: Any) -> int:
-    return _number("nvmlDeviceGetMaxPcieLinkGeneration", handle)
-
-
-def nvmlDeviceGetCurrPcieLinkWidth(handle: Any) -> int:
-    return _number("nvmlDeviceGetCurrPcieLinkWidth", handle)
-
-
-def nvmlDeviceGetMaxPcieLinkWidth(handle: Any) -> int:
-    return _number("nvmlDeviceGetMaxPcieLinkWidth", handle)
-
-
-def nvmlDeviceGetPowerManagementLimit(handle: Any) -> int:
-    return _number("nvmlDeviceGetPowerManagementLimit", handle)
-
-
-def nvmlDeviceGetPowerManagementDefaultLimit(handle: Any) -> int:
-    return _number("nvmlDeviceGetPowerManagementDefaultLimit", handle)
-
-
-def nvmlDeviceGetPowerManagementLimitConstraints(handle: Any) -> list[int]:
-    return _numbers("nvmlDeviceGetPowerManagementLimitConstraints", handle)
-
-
-def nvmlDeviceGetPersistenceMode(handle: Any) -> int:
-    return _number("nvmlDeviceGetPersistenceMode", handle)
-
-
-def nvmlDeviceGetEccMode(handle: Any) -> list[int]:
-    return _numbers("nvmlDeviceGetEccMode", handle)
-
-
-def nvmlDeviceGetMigMode(handle: Any) -> list[int]:
-    return _numbers("nvmlDeviceGetMigMode", handle)
-
-
 def nvmlDeviceGetCurrentClocksEventReasons(handle: Any) -> int:
     found = ctypes.c_ulonglong()
     _call("nvmlDeviceGetCurrentClocksEventReasons", handle, byref(found))
     return found.value
 
 
-def nvmlDeviceGetNvLinkState(handle: Any, link: int) -> int:
-    return _number("nvmlDeviceGetNvLinkState", handle, link)
-
-
 def nvmlDeviceGetGpuFabricInfoV(handle: Any, into: Any) -> None:
     _call("nvmlDeviceGetGpuFabricInfoV", handle, into)
-
-
-def nvmlDeviceGetTopologyCommonAncestor(first: Any, second: Any) -> int:
-    return _number("nvmlDeviceGetTopologyCommonAncestor", first, second)
-
-
-def nvmlDeviceGetP2PStatus(first: Any, second: Any, capability: int) -> int:
-    return _number("nvmlDeviceGetP2PStatus", first, second, capability)
 
 
 def _call(name: str, *arguments: Any) -> None:
@@ -218,15 +186,9 @@ def _call(name: str, *arguments: Any) -> None:
         raise NVMLError(code)
 
 
-def _number(name: str, *arguments: Any) -> int:
-    found = ctypes.c_uint()
-    _call(name, *arguments, byref(found))
-    return found.value
-
-
-def _numbers(name: str, handle: Any) -> list[int]:
-    found = ctypes.c_uint(), ctypes.c_uint()
-    _call(name, handle, byref(found[0]), byref(found[1]))
+def _numbers(name: str, count: int, *arguments: Any) -> list[int]:
+    found = [ctypes.c_uint() for _ in range(count)]
+    _call(name, *arguments, *(byref(one) for one in found))
     return [one.value for one in found]
 
 

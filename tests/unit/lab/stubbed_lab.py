@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab import access, base, inotify, lab, prerequisites, process
+from rigup.lab import access, base, lab, prerequisites, process
 from rigup.lab.gpus import setup
 from rigup.lab.machine import Machine
 from rigup.lab.network import network
@@ -62,7 +62,7 @@ def stub_labs(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Stubbed:
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr(prerequisites, "check", nothing)
-    monkeypatch.setattr(inotify, "make_room", nothing)
+    monkeypatch.setattr(prerequisites, "make_room", nothing)
     monkeypatch.setattr(access, "make_key", make_key)
     monkeypatch.setattr(base, "ensure", lambda suite, log: f"{suite}-x")
     monkeypatch.setattr(network, "allocate", there.allocate)

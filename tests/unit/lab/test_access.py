@@ -28,12 +28,12 @@ def read(text: str) -> dict[str, Any]:
 
 def test_the_inventory_is_one_group_named_as_the_lab() -> None:
     folder = LabFolder("b")
-    group = read(access.inventory(RECORD, folder, user="ops"))["b"]
+    group = read(access.inventory(RECORD))["b"]
     assert [name for name, _ in group] == ["b1", "b2"]
     assert group[1][1] == {
         "ssh_hostname": "127.77.3.12",
         "lan_address": "10.77.3.12",
-        "ssh_user": "ops",
+        "ssh_user": "root",
         "ssh_key": str(folder.key),
         "ssh_known_hosts_file": str(folder.known_hosts),
         "ssh_strict_host_key_checking": "yes",
@@ -41,10 +41,9 @@ def test_the_inventory_is_one_group_named_as_the_lab() -> None:
 
 
 def test_another_port_than_22_is_said_everywhere() -> None:
-    folder = LabFolder("b")
-    assert read(access.inventory(OTHER_PORT, folder))["b"][0][1]["ssh_port"] == 2222
+    assert read(access.inventory(OTHER_PORT))["b"][0][1]["ssh_port"] == 2222
     assert access.known_hosts(OTHER_PORT, {1: "ssh-ed25519 AAAA b1"}) == "[127.77.3.11]:2222 ssh-ed25519 AAAA\n"
-    assert "  Port 2222\n" in access.ssh_config(OTHER_PORT, folder)
+    assert "  Port 2222\n" in access.ssh_config(OTHER_PORT)
 
 
 def test_known_hosts_has_a_line_a_machine() -> None:
@@ -54,7 +53,7 @@ def test_known_hosts_has_a_line_a_machine() -> None:
 
 def test_ssh_config_checks_host_keys_strictly() -> None:
     folder = LabFolder("b")
-    first, second = access.ssh_config(RECORD, folder).split("Host b2\n")
+    first, second = access.ssh_config(RECORD).split("Host b2\n")
     assert first == (
         "Host b1\n  HostName 127.77.3.11\n  Port 22\n  User root\n"
         f"  IdentityFile {folder.key}\n  IdentitiesOnly yes\n"
@@ -63,14 +62,15 @@ def test_ssh_config_checks_host_keys_strictly() -> None:
     assert "HostName 127.77.3.12" in second
 
 
-def test_group_data_is_written_once_and_then_the_users(tmp_path: Path) -> None:
-    data = tmp_path / "group_data" / "b.py"
-    assert access.write_inventory(RECORD, LabFolder("b"), tmp_path) == tmp_path / "inventory.py"
+def test_group_data_is_written_once_and_then_the_users() -> None:
+    data = LabFolder("b").path / "group_data" / "b.py"
+    access.write_inventory(RECORD)
+    assert "b" in read(LabFolder("b").inventory.read_text())
     assert read(data.read_text())["rig"] == {"gpus": []}
     data.write_text("# mine\n")
-    access.write_inventory(RECORD, LabFolder("b"), tmp_path)
+    access.write_inventory(RECORD)
     assert data.read_text() == "# mine\n"
-    access.write_inventory(RECORD.model_copy(update={"rig": RIG}), LabFolder("b"), tmp_path, overwrite=True)
+    access.write_inventory(RECORD.model_copy(update={"rig": RIG}), overwrite=True)
     names = read(data.read_text())
     assert names["rig"] == RIG
     assert names["services"] == {"chat": {"model": "SmolLM2-135M-Instruct", "quick_build": True}}

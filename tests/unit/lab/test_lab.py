@@ -10,7 +10,7 @@ import pytest
 
 from rigup.cli.main import main
 from rigup.errors import HostFailed, InputError, MissingTool
-from rigup.lab import inotify
+from rigup.lab import prerequisites
 from rigup.lab.folder import LabFolder
 from rigup.lab.lab import Lab, take_down
 from rigup.lab.machine import Machine
@@ -24,9 +24,9 @@ def test_room_is_made_where_there_is_not_enough(
 ) -> None:
     path = tmp_path / "max_user_instances"
     path.write_text(f"{limit}\n")
-    monkeypatch.setattr(inotify, "LIMIT", path)
+    monkeypatch.setattr(prerequisites, "INSTANCES", path)
     lines: list[str] = []
-    inotify.make_room(20, lines.append)
+    prerequisites.make_room(20, lines.append)
     assert int(path.read_text()) == after
     assert lines == ["raised fs.inotify.max_user_instances from 128 to 300 for 20 machines"][:said]
 
@@ -39,9 +39,9 @@ def test_room_that_cannot_be_made_is_one_message(monkeypatch: pytest.MonkeyPatch
         def write_text(self, text: str) -> None:
             raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(inotify, "LIMIT", ReadOnly())
+    monkeypatch.setattr(prerequisites, "INSTANCES", ReadOnly())
     with pytest.raises(MissingTool) as raised:
-        inotify.make_room(3, print)
+        prerequisites.make_room(3, print)
     assert raised.value.message == (
         "3 machines require fs.inotify.max_user_instances = 130, but it is 128: Read-only file system"
     )

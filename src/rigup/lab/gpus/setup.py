@@ -40,7 +40,7 @@ def provide(record: LabRecord, rig: Mapping[str, Any]) -> None:
             write(machine / FILE, describe(rig, f"{record.name}{index}"))
     repository = nvidia_repository.ensure()
     if process.running(folder.path / f"{SERVER}.pid") is None:
-        process.start(folder.path, SERVER, "rigup.lab.packages.nvidia_repository_server", record.name, str(repository))
+        process.start(folder.path, SERVER, "rigup.lab.packages.nvidia_repository", record.name, str(repository))
     listening = (hub_address(record.number), nvidia_repository.PORT)
     if not process.wait_for(lambda: network.answers(record.number, listening), SERVER_SECONDS):
         log = folder.path / f"{SERVER}.log"

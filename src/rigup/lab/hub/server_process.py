@@ -65,18 +65,10 @@ class StandInHub:
         if hub.running:
             return hub
         (state / "hub.json").unlink(missing_ok=True)
-        place = ["--lab", lab] if lab else ["--bind", bind, "--cdn", cdn]
-        rest = ["--lfs-minimum", str(lfs_minimum), "--commits", json.dumps(commits or {})]
-        process.start(
-            state,
-            "hub",
-            "rigup.lab.hub.server_process",
-            str(root.absolute()),
-            "--state",
-            str(state.absolute()),
-            *place,
-            *rest,
-        )
+        words = [str(root.absolute()), "--state", str(state.absolute())]
+        words += ["--lab", lab] if lab else ["--bind", bind, "--cdn", cdn]
+        words += ["--lfs-minimum", str(lfs_minimum), "--commits", json.dumps(commits or {})]
+        process.start(state, "hub", "rigup.lab.hub.server_process", *words)
         process.wait_for(lambda: (state / "hub.json").exists() or not hub.running, START_PATIENCE_S)
         if not (state / "hub.json").exists():
             hub.stop()

@@ -50,7 +50,7 @@ async def offer(record: LabRecord, index: int) -> list[asyncio.Server]:
 
 async def carry(number: int, index: int, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Forwards one connection in both directions; a reset of one side resets the other."""
-    inner = namespace_socket(addresses.namespace(number), socket.AF_INET, socket.SOCK_STREAM)
+    inner = namespace_socket(addresses.namespace(number))
     inner.setblocking(False)
     inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a small packet waits where its sender says, not here
     target = (addresses.machine_address(number, index), port)

@@ -34,24 +34,24 @@ class Cable(Frozen):
     rate: str | None = None
 
 
-def lab_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket inside the lab `name` for an outside process, to bind to `hub_address` or `cdn_address` of its number.
+def lab_socket(name: str) -> socket.socket:
+    """A TCP socket in the lab `name` for an outside process, to bind to `hub_address` or `cdn_address` of its number.
 
     Raises InputError if the lab does not exist. The caller closes the socket. `Lab.down` ends the listening process if
     `rigup.lab.process.start` started it with its pid file in the lab's folder.
     """
-    return namespace_socket(namespace(LabFolder(name).existing().number), family, kind)
+    return namespace_socket(namespace(LabFolder(name).existing().number))
 
 
-def namespace_socket(name: str, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-    """A socket of the network namespace `name`: a socket keeps the namespace in which it was created."""
+def namespace_socket(name: str) -> socket.socket:
+    """A TCP socket of the network namespace `name`: a socket keeps the namespace in which it was created."""
     libc = ctypes.CDLL(None, use_errno=True)
     own, other = (os.open(path, os.O_RDONLY) for path in ("/proc/thread-self/ns/net", NAMESPACES / name))
     try:
         if libc.setns(other, CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
         try:
-            return socket.socket(family, kind)
+            return socket.socket()
         finally:
             if libc.setns(own, CLONE_NEWNET):
                 os._exit(70)  # a process in the wrong network must not continue

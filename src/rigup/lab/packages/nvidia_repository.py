@@ -1,5 +1,7 @@
 """The lab's apt repositories, in NVIDIA's layout and signed, built once and cached by content.
 
+Served to a lab by `python -m rigup.lab.packages.nvidia_repository LAB FOLDER`.
+
 compute/cuda/repos/debian12/x86_64/   flat: packages, Packages, Release, InRelease, Release.gpg, the key as <id>.pub
 compute/cuda/repos/debian13/x86_64/   the same with another key, like NVIDIA's
 compute/cuda/repos/ubuntu2404/x86_64/ the same with the package names of Ubuntu
@@ -12,15 +14,21 @@ import gzip
 import hashlib
 import os
 import shutil
+import sys
 import time
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 from rigup.errors import MissingTool
 from rigup.lab import process
-from rigup.lab.folder import lab_folders, lab_root, locked, make_folder, remove_tree, write
+from rigup.lab.folder import LabFolder, lab_folders, lab_root, locked, make_folder, remove_tree, write
 from rigup.lab.gpus.description import NVML
+from rigup.lab.network.addresses import hub_address
+from rigup.lab.network.listening_server import ListeningServer, listen
+from rigup.lab.network.network import lab_socket
 from rigup.lab.packages.nvidia_repository_packages import BuiltPackage, Site, build
 from rigup.lab.process import environment, run
 
@@ -188,3 +196,19 @@ def settings(suite: str) -> dict[str, str]:
     repository = cuda_repository(suite)
     address = repository.url.rpartition(f"/{DISTRIBUTIONS[suite]}/")[0]
     return {"nvidia_repository": address, "nvidia_key_fingerprint": repository.fingerprint}
+
+
+class RepositoryHandler(SimpleHTTPRequestHandler):
+    """One connection of a machine's apt; the log has one line per request."""
+
+    protocol_version = "HTTP/1.1"
+
+
+def serve(name: str, folder: str) -> None:
+    """Serves a folder at the lab's own address inside."""
+    inside = (hub_address(LabFolder(name).existing().number), PORT)
+    ListeningServer(listen(lab_socket(name), inside), partial(RepositoryHandler, directory=folder)).serve_forever()
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

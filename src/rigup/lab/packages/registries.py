@@ -12,12 +12,11 @@ import subprocess
 import urllib.request
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from rigup.errors import InputError, MissingTool
-from rigup.sources import package_index as pip_here
+from rigup.sources.package_index import index_url, pip_settings
 
 SOURCES = Path("/etc/apt")
 SYSTEM_CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -109,17 +108,10 @@ def without_login(url: str) -> tuple[str, str]:
     return parts._replace(netloc=host).geturl(), header
 
 
-@cache
-def pip_settings() -> dict[str, str]:
-    """pip's own settings, read once."""
-    return pip_here.pip_settings()
-
-
-@cache
 def package_index() -> str | None:
     """The index that this machine's pip uses, without a slash at the end; None without pip."""
     try:
-        return pip_here.index_url().rstrip("/")
+        return index_url().rstrip("/")
     except MissingTool:
         return None
 

@@ -10,6 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from rigup.lab.packages import registries
 from rigup.lab.packages.registries import without_login
+from rigup.sources.package_index import pip_settings
 
 INDEX_PATH = "/pypi/simple/"
 FILES_PATH = "/pypi/files/"
@@ -32,7 +33,7 @@ class Upstream:
         # Hosts of files are learned from the index's pages; pip always requests a page first.
         self.file_hosts: dict[str, str] = {}
         self._apt = registries.opener(registries.apt_proxies())
-        proxy = registries.pip_settings().get("proxy")
+        proxy = pip_settings().get("proxy")
         self._pip = registries.opener({"http": proxy, "https": proxy} if proxy else {})
 
     def address(self, target: str) -> str | None:

@@ -77,14 +77,7 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
         raise EndpointError(
             "input", f"{target.url} {'requires an' if target.key is None else 'rejects this'} API key", hint
         )
-    entries = content.get("data") if status == 200 and isinstance(content, dict) else None
-    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    served = {entry["id"]: entry for entry in listed if _is_name(entry.get("id"))}
-    for entry in list(served.values()):
-        aliases = entry.get("aliases")
-        for alias in aliases if isinstance(aliases, list) else ():
-            if _is_name(alias):
-                served.setdefault(alias, entry)
+    served = served_models(content) if status == 200 else {}
     if not served:
         problem = f"HTTP {status}" if status != 200 else "no list of models"
         raise EndpointError(
@@ -98,6 +91,19 @@ def _model(target: Target, wanted: str | None) -> tuple[str, dict[str, Any]]:
     return name, served[name]
 
 
+def served_models(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The entries of a /v1/models by name, and then by alias; what is not an entry or a name is left out."""
+    entries = content.get("data")
+    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    served = {entry["id"]: entry for entry in listed if _is_name(entry.get("id"))}
+    for entry in list(served.values()):
+        aliases = entry.get("aliases")
+        for alias in aliases if isinstance(aliases, list) else ():
+            if _is_name(alias):
+                served.setdefault(alias, entry)
+    return served
+
+
 def of_model(path: str, engine: str, model: str) -> str:
     """The path with the model's name: llama.cpp's router asks for it, and is not to load the model for that."""
     return f"{path}?model={quote(model, safe='')}&autoload=false" if engine == "llama.cpp" else path
@@ -107,16 +113,16 @@ def _about(target: Target, engine: str, model: str) -> tuple[str, int | None]:
     """The engine's version, and the context of one slot if a request gets less than the model's context."""
     if engine == "llama.cpp":
         status, props = ask_json(target, of_model("/props", engine, model))
-        if status == 200 and isinstance(props, dict):
+        if status == 200:
             settings = props.get("default_generation_settings")
             context = count(settings.get("n_ctx")) if isinstance(settings, dict) else None
-            number, _, commit = (build := printable(props.get("build_info", ""), 80)).partition("-")
-            return (
-                number if commit == number else build
-            ), context or None  # rigup's builds have no commit of their own
+            build = printable(props.get("build_info", ""), 80)
+            number, _, commit = build.partition("-")
+            # rigup's builds have no commit of their own
+            return number if commit == number else build, context or None
     path = {"vllm": "/version", "sglang": "/get_server_info"}.get(engine)
-    status, content = ask_json(target, path) if path else (0, None)
-    return (printable(content.get("version", ""), 80) if status == 200 and isinstance(content, dict) else ""), None
+    status, content = ask_json(target, path) if path else (0, {})
+    return (printable(content.get("version", ""), 80) if status == 200 else ""), None
 
 
 def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
@@ -125,7 +131,7 @@ def _pool(target: Target, engine: str, model: str, seed: int) -> list[int]:
     body: dict[str, Any] = {"model": model, "content" if engine == "llama.cpp" else "prompt": text}
     body |= {"add_special": False, "add_special_tokens": False}
     status, content = ask_json(target, of_model("/tokenize", engine, model), body)
-    tokens = content.get("tokens") if status == 200 and isinstance(content, dict) else None
+    tokens = content.get("tokens") if status == 200 else None
     ids = {token for token in tokens if count(token) is not None} if isinstance(tokens, list) else set()
     return sorted(ids) if len(ids) >= LEAST_POOL else []
 

@@ -11,6 +11,7 @@ import random
 import selectors
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +24,15 @@ from rigup.programs.bench.bench_target import reached
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5
 MOST_PAUSE = 2.0
+RUN_IN_SECONDS = 120.0
+"""The maximum duration of the run-in."""
 
 
 @dataclass(frozen=True)
 class Level:
     """The parameters of one measurement. seconds: the window; or requests: how many. Lengths are tokens.
 
-    timeout_s: how long a stream may be silent. run_in_s: the maximum duration of the run-in.
+    timeout_s: how long a stream may be silent.
     """
 
     concurrency: int
@@ -38,7 +41,6 @@ class Level:
     seconds: float | None = None
     requests: int | None = None
     timeout_s: float = 300.0
-    run_in_s: float = 120.0
 
 
 @dataclass
@@ -73,59 +75,60 @@ class Load:
         self._streams: list[Stream] = []
         self._records: list[RequestRecord] = []
         self._waiting: list[tuple[float, Stream]] = []
-        self._failures: dict[Stream, int] = {}
+        self._failures: Counter[Stream] = Counter()
         self._running_in: set[Stream] = set()
         self._counted = 0
-        self._begin = self._until = 0.0
+        self._began = self._begin = self._until = 0.0
         self._over = False
 
     def run(self) -> LevelResult:
         """Runs until the last counted request has ended or the load is stopped."""
         address = reached(self._endpoint.target)
-        level, began, worked = self._level, time.monotonic(), time.process_time()
-        streams = self._streams = [
+        level, worked = self._level, time.process_time()
+        self._began = time.monotonic()
+        self._streams = [
             Stream(self._endpoint.target, address, self._selector, self._ended, self._late)
             for _ in range(min(level.concurrency, level.requests or level.concurrency))
         ]
         if level.seconds is None:
-            self._open_window(began)
+            self._open_window(self._began)
         else:
-            self._running_in = set(streams)
-        for stream in streams:
+            self._running_in = set(self._streams)
+        for stream in self._streams:
             self._next(stream)
-        self._loop(streams, began)
-        for stream in streams:
+        self._loop()
+        for stream in self._streams:
             stream.close()
         self._selector.close()
         now = time.monotonic()
-        busy = (time.process_time() - worked) / (now - began)
+        busy = (time.process_time() - worked) / (now - self._began)
         ends = [record.ended for record in self._records if record.ended]
-        begin = self._begin or began
+        begin = self._begin or self._began
         end = max(ends, default=now) if level.seconds is None or not self._begin else min(self._until, now)
         return LevelResult(self._records, begin, max(end, begin + 1e-9), self._over, self._late, busy)
 
-    def _loop(self, streams: list[Stream], began: float) -> None:
-        tick = shown = began
+    def _loop(self) -> None:
+        tick = shown = self._began
         while not self._over and not self._stopped():
-            for key, mask in self._selector.select(TICK_SECONDS) if self._selector.get_map() else _idle():
+            for key, mask in self._selector.select(TICK_SECONDS):
                 key.data(mask)
             now = time.monotonic()
             if now - tick >= TICK_SECONDS:
                 tick = now
-                self._each_tick(streams, began, now)
+                self._each_tick(now)
             if now - shown >= REPORT_SECONDS:
                 shown = now
-                self._report_progress(began, now)
+                self._report_progress(now)
 
-    def _each_tick(self, streams: list[Stream], began: float, now: float) -> None:
+    def _each_tick(self, now: float) -> None:
         due = [stream for when, stream in self._waiting if when <= now]
         self._waiting = [(when, stream) for when, stream in self._waiting if when > now]
         for stream in due:
             self._next(stream)
-        for stream in streams:
+        for stream in self._streams:
             if why := stream.hanging(now, self._level.timeout_s):
                 stream.fail(why)
-        if self._running_in and now - began > self._level.run_in_s:
+        if self._running_in and now - self._began > RUN_IN_SECONDS:
             self._running_in.clear()
             self._open_window(now)
         if self._begin and now >= self._until:
@@ -157,8 +160,9 @@ class Load:
         if self._over:
             return
         if record.error:  # do not flood a failing endpoint
-            self._failures[stream] = count = self._failures.get(stream, 0) + 1
-            self._waiting.append((time.monotonic() + min(MOST_PAUSE, 0.1 * 2 ** min(count, 6)), stream))
+            self._failures[stream] += 1
+            pause = min(MOST_PAUSE, 0.1 * 2 ** min(self._failures[stream], 6))
+            self._waiting.append((time.monotonic() + pause, stream))
         else:
             self._failures[stream] = 0
             self._next(stream)
@@ -172,7 +176,7 @@ class Load:
         else:
             self._over = bool(self._begin) and time.monotonic() >= self._until
 
-    def _report_progress(self, began: float, now: float) -> None:
+    def _report_progress(self, now: float) -> None:
         ended = [record for record in self._records if record.ended]
         self._report(
             {
@@ -180,7 +184,7 @@ class Load:
                 "input": self._level.input,
                 "output": self._level.output,
                 "phase": "run-in" if not self._begin else "window" if now < self._until else "last answers",
-                "elapsed_s": now - (self._begin or began),
+                "elapsed_s": now - (self._begin or self._began),
                 "of_s": self._level.seconds,
                 "of_requests": self._level.requests,
                 "open": sum(stream.record is not None for stream in self._streams),
@@ -189,9 +193,3 @@ class Load:
                 "tokens": sum(len(record.arrivals) for record in self._records),
             }
         )
-
-
-def _idle() -> list[tuple[selectors.SelectorKey, int]]:
-    """Sleeps while every stream waits before a retry."""
-    time.sleep(TICK_SECONDS)
-    return []

@@ -15,11 +15,12 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from rigup.programs.bench.bench_endpoint import count, error_in
-from rigup.programs.bench.bench_target import Target, complaint, words
-from rigup.programs.http_reader import Response, parsed
+from rigup.programs.bench.bench_target import Target, complaint, parsed, words
+from rigup.programs.http_reader import Response
 
 CHUNK = 1 << 18
 CUT = "the stream was interrupted"
@@ -35,6 +36,7 @@ SECONDS_PER_TOKEN = 10.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
+@dataclass(slots=True, eq=False)
 class RequestRecord:
     """One request and its result. Times are seconds of the monotonic clock.
 
@@ -43,17 +45,16 @@ class RequestRecord:
     error: "" on success.
     """
 
-    __slots__ = (
-        "arrivals", "asked", "counted", "ended", "error", "last", "name", "prompt_tokens", "started", "tokens"
-    )  # fmt: skip
-
-    def __init__(self, name: str, counted: bool, asked: int) -> None:
-        self.name, self.counted, self.asked = name, counted, asked
-        self.started = self.last = self.ended = 0.0
-        self.arrivals = array("d")
-        self.tokens: int | None = None
-        self.prompt_tokens: int | None = None
-        self.error = ""
+    name: str
+    counted: bool
+    asked: int
+    started: float = 0.0
+    last: float = 0.0
+    ended: float = 0.0
+    arrivals: array[float] = field(default_factory=lambda: array("d"))
+    tokens: int | None = None
+    prompt_tokens: int | None = None
+    error: str = ""
 
 
 class Stream:
@@ -250,10 +251,7 @@ class Stream:
         if event == b"[DONE]":
             self._finished = True
             return
-        try:
-            content = parsed(event)
-        except ValueError:
-            content = None
+        content = parsed(event)
         if not isinstance(content, dict):
             record.error = "an event that is not a JSON object"
             return
@@ -263,10 +261,8 @@ class Stream:
         elif usage is None and (message := error_in(content)):
             record.error = f"error in the stream: {message}"
         if isinstance(usage, dict):
-            record.tokens, record.prompt_tokens = (
-                count(usage.get("completion_tokens")),
-                count(usage.get("prompt_tokens")),
-            )
+            record.tokens = count(usage.get("completion_tokens"))
+            record.prompt_tokens = count(usage.get("prompt_tokens"))
 
     def _take_choice(self, choices: object, arrived: float, record: RequestRecord) -> None:
         choice = choices[0] if isinstance(choices, list) else None

@@ -141,10 +141,13 @@ def reached(target: Target) -> tuple[socket.AddressFamily, tuple[Any, ...]]:
     return first
 
 
-def ask_json(target: Target, path: str, content: Any = None, seconds: float = HEALTH_SECONDS) -> tuple[int, Any]:
-    """Like `ask`, with JSON in both directions; the content is None if the response is not JSON."""
+def ask_json(
+    target: Target, path: str, content: Any = None, seconds: float = HEALTH_SECONDS
+) -> tuple[int, dict[str, Any]]:
+    """Like `ask`, with JSON in both directions; the answer is empty unless it is a JSON object."""
     status, response = ask(target, path, json.dumps(content).encode() if content is not None else b"", seconds)
-    return status, parsed(response[0])
+    answer = parsed(response[0])
+    return status, answer if isinstance(answer, dict) else {}
 
 
 def parsed(text: bytes) -> Any:

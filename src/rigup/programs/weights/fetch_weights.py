@@ -27,6 +27,7 @@ import sys
 import threading
 import time
 import urllib.parse
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,9 +77,9 @@ class Fetch:
         self.verified = self.incoming / "verified"
         self.pending: dict[str, File] = {}
         self.hashing: dict[concurrent.futures.Future[str], tuple[File, Path]] = {}
-        self.wrong_hashes: dict[str, int] = {}
+        self.wrong_hashes: Counter[str] = Counter()
         self.stop = threading.Event()
-        self.pool = concurrent.futures.ThreadPoolExecutor(min(4, os.cpu_count() or 1))
+        self.pool = weights.hashers()
         self.problem = ""
         self.retry_after_s = 0.0
         self.reported = (0.0, -1, "")
@@ -136,11 +137,16 @@ class Fetch:
         """The file into which a download is written."""
         return self.incoming / "parts" / f"{file.path}.part"
 
+    def part_bytes(self, file: File) -> int:
+        """The bytes of a file that are downloaded so far."""
+        return size_of(self.part(file)) or 0
+
     def survey(self) -> None:
         """Sorts the job's files: verified by a receipt, complete but not verified (to be hashed), or pending."""
         self.receipt, self.staged = Receipt(self.job.folder), Receipt(self.verified)
-        there = [path for path in self.staged.entries if (self.verified / path).is_file()]
-        self.staged.entries = {path: self.staged.entries[path] for path in there}  # the rest is in place or lost
+        for path in list(self.staged.entries):
+            if not (self.verified / path).is_file():  # it is in place or lost
+                del self.staged.entries[path]
         for file in self.job.files:
             if self.receipt.covers(file) or self.staged.covers(file):
                 self.offer(file, (self.job.folder if self.receipt.covers(file) else self.verified) / file.path)
@@ -236,14 +242,15 @@ class Fetch:
         path.unlink()
         if self.swarm and self.swarm.attribute_corruption(file, found):
             return
-        times = self.wrong_hashes[file.path] = self.wrong_hashes.get(file.path, 0) + 1
+        self.wrong_hashes[file.path] += 1
+        times = self.wrong_hashes[file.path]
         self.problem = f"{file.path}: sha256 is {found}, not the locked {file.sha256}"
         if times >= HASH_ATTEMPTS:
             raise FetchError(weights.EXIT_HASH, f"{self.problem} ({times} downloads)")
 
     def missing_bytes(self) -> int:
         """The bytes that are still to be downloaded."""
-        return sum(file.size - (size_of(self.part(file)) or 0) for file in self.pending.values())
+        return sum(file.size - self.part_bytes(file) for file in self.pending.values())
 
     def require_disk(self) -> None:
         """Raises FetchError when the missing files do not fit."""
@@ -308,7 +315,7 @@ class Fetch:
     def judge(self, file: File, transfer: curl.Transfer) -> None:
         """Acts on the end of a transfer: verify the file, continue it, restart it, or give up with FetchError."""
         part, hub = self.part(file), urllib.parse.urlsplit(self.job.hub).netloc
-        size = size_of(part) or 0
+        size = self.part_bytes(file)
         if transfer.status in (401, 403, 404) and transfer.host == hub:
             raise FetchError(weights.EXIT_DENIED, denial(self.job, file, transfer.status))
         if transfer.code == 0 and size == file.size:

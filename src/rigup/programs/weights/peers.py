@@ -27,11 +27,11 @@ from typing import Any
 
 if __package__:
     from rigup.programs.weights.hub_pace import HubPace
-    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError
+    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job
 else:  # a host has the programs in one folder, without rigup, and no bytecode
     sys.dont_write_bytecode = True
     from hub_pace import HubPace  # type: ignore[import-not-found, no-redef]
-    from weights_folder import EXIT_INPUT, FetchError  # type: ignore[import-not-found, no-redef]
+    from weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job  # type: ignore[import-not-found, no-redef]
 
 ASK_TIMEOUT_S = 3.0
 """For one complete response from one address."""
@@ -72,8 +72,9 @@ class PeerSharing:
     patience_s: float = 10.0
 
     @classmethod
-    def read(cls, data: Mapping[str, Any]) -> PeerSharing:
-        """Reads the `sharing` part of a job. Raises FetchError if it is invalid."""
+    def of(cls, job: FetchJob) -> PeerSharing:
+        """Reads the `sharing` part of a job that has one. Raises FetchError if it is invalid."""
+        data = job.sharing or {}
         try:
             peers = tuple(
                 Peer(str(each["name"]), tuple(map(str, each["addresses"])), int(each["port"])) for each in data["peers"]
@@ -173,26 +174,25 @@ class PeerView:
         self.absent = {sha256: times for sha256, times in list(self.absent.items()) if sha256 in have}
         self.seen, self.problem = now, ""
 
-    def is_getting(self, sha256: str) -> bool:
-        """Whether the peer claims that it will soon have a file."""
-        return sha256 in self.fetching or sha256 in self.claims or sha256 in self.hashing
+    def waited(self, sha256: str, now: float, opened: float) -> float:
+        """Seconds for which the peer has claimed that it will soon have a file; 0 if it does not claim that.
+
+        opened: since when the file may be downloaded from the hub.
+        """
+        claimed = sha256 in self.fetching or sha256 in self.claims or sha256 in self.hashing
+        return now - max(opened, self.deferrals[sha256].since) if claimed else 0.0
 
     def keeps_waiting(self, sha256: str, size: int, now: float, opened: float, patience_s: float, hub: HubPace) -> bool:
         """Whether the peer has been getting a file for longer than the hub would need for the bytes that it claims.
 
-        opened: since when the file may be downloaded from the hub. False while this host does not know the hub's speed.
-        The peer also gets time to hash a complete file.
+        False while this host does not know the hub's speed. The peer also gets time to hash a complete file.
         """
-        if not self.is_getting(sha256) or not hub.rate:
+        claim = self.deferrals.get(sha256)
+        if claim is None or not hub.rate:
             return False
-        claim = self.deferrals[sha256]
         came = max(self.most.get(sha256, 0), self.hub_bytes - claim.hub_bytes)
         hashing_s = size / HASHED_PER_S if self.most.get(sha256, 0) == size or sha256 in self.hashing else 0.0
-        return now - max(opened, claim.since) > patience_s + hashing_s + hub.allows(came)
-
-    def makes_wait(self, sha256: str, now: float, opened: float, patience_s: float) -> bool:
-        """Whether the peer has been getting a file for so long that it must be compared with the hub."""
-        return self.is_getting(sha256) and now - max(opened, self.deferrals[sha256].since) > patience_s
+        return self.waited(sha256, now, opened) > patience_s + hashing_s + hub.allows(came)
 
     def answers(self, now: float, poll_s: float) -> bool:
         """Whether the peer has answered recently."""
@@ -210,6 +210,11 @@ class PeerView:
             and sha256 not in self.absent
             and not (self.failures or self.slow or self.banned or self.lacks[sha256] >= MOST_LACKS)
         )
+
+    def ban(self, why: str) -> None:
+        """Takes nothing more from the peer, and ignores its state."""
+        self.banned = why
+        log(f"{self.name} is banned: it {why}")
 
     def rest(self, seconds: float) -> None:
         """Asks the peer for nothing during this time."""
@@ -239,6 +244,11 @@ class PeerView:
         self.failures += 1
         self.problem = problem
         self.rest(_pause(self.failures))
+
+
+def log(words: str) -> None:
+    """Prints a line for the journal."""
+    print(words, file=sys.stderr, flush=True)
 
 
 def _pause(times: int) -> float:
@@ -287,9 +297,9 @@ class Peers:
         await asyncio.gather(*(self._ask_on(view, rooms) for view in self.views))
 
     async def _ask_on(self, view: PeerView, rooms: Mapping[bool, asyncio.Semaphore]) -> None:
-        """Asks one peer repeatedly. Peers that did not answer last time have a limit of their own."""
+        """Asks one peer until it is banned. Peers that did not answer last time have a limit of their own."""
         answered = True
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not view.banned:
             async with rooms[answered]:
                 answered = await self._ask(view)
             self._unasked.discard(view.name)
@@ -309,7 +319,7 @@ class Peers:
                 view.address = address
                 return True
             except FalsePeerClaim as error:
-                view.banned = str(error)
+                view.ban(str(error))
                 break
             except Exception as error:  # a faulty response must not affect other peers
                 view.problem = f"{address} port {view.peer.port}: {_reason(error)}"
@@ -383,13 +393,13 @@ class Offer:
             self.written = text
 
 
-def answering(sharing: PeerSharing) -> list[str]:
+def answering(job: FetchJob) -> list[str]:
     """The names of the peers that answer when each is asked once, for at most FIRST_LOOK_S."""
-    peers = Peers(sharing, {})
+    peers = Peers(PeerSharing.of(job), {file.sha256: file.size for file in job.files})
     peers.begin()
     peers.end()
     return [view.name for view in peers.views if view.seen > float("-inf")]
 
 
 if __name__ == "__main__":
-    print(json.dumps(answering(PeerSharing.read(json.loads(Path(sys.argv[1]).read_text())["sharing"]))))
+    print(json.dumps(answering(load_job(Path(sys.argv[1])))))

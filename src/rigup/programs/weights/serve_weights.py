@@ -1,6 +1,6 @@
 """Serves verified files of checkpoints to other hosts of the fleet, with nginx, until no requests arrive.
 
-    serve_weights.py CONFIG    CONFIG is a JSON file, see `Config`
+    serve_weights.py CONFIG    CONFIG is a JSON file, see `ServingConfig`
 
 nginx serves FOLDER/files (links, by sha256) and FOLDER/state, read-only, to the addresses in `allow` only. At the start
 this program adds the files of complete checkpoints; a running fetch_weights.py adds the files that it verifies. The
@@ -79,7 +79,7 @@ http {{
 
 
 @dataclass(frozen=True)
-class Config:
+class ServingConfig:
     """host: this host's name in the swarm. listen: its own addresses. allow: single addresses that may send requests.
 
     checkpoints: complete ones, each with "key", "folder" and "files". idle_s: 0 to serve until stopped.
@@ -96,12 +96,12 @@ class Config:
     connections: int = 4
 
 
-def load(path: Path) -> Config:
+def load(path: Path) -> ServingConfig:
     """Reads a configuration. Raises FetchError if it is invalid."""
     try:
         data = json.loads(path.read_text())
         lists = {key: tuple(data.get(key, ())) for key in ("listen", "allow", "checkpoints")}
-        config = Config(**{**data, **lists, "folder": Path(data["folder"])})
+        config = ServingConfig(**{**data, **lists, "folder": Path(data["folder"])})
         for word in (*config.listen, *config.allow):
             if str(ipaddress.ip_address(word)) != word:
                 raise ValueError(f"{word} is not an address in its usual form")
@@ -110,7 +110,7 @@ def load(path: Path) -> Config:
     return config
 
 
-def nginx_configuration(config: Config) -> str:
+def nginx_configuration(config: ServingConfig) -> str:
     """nginx's configuration."""
     hosts = [f"[{address}]" if ":" in address else address for address in config.listen]
     return NGINX.format(
@@ -121,7 +121,7 @@ def nginx_configuration(config: Config) -> str:
     )
 
 
-def offer(config: Config) -> None:
+def offer(config: ServingConfig) -> None:
     """Offers the files of complete checkpoints that their receipts verify."""
     for checkpoint in config.checkpoints:
         folder = Path(checkpoint["folder"])
@@ -135,7 +135,7 @@ def offer(config: Config) -> None:
 
 
 @contextlib.contextmanager
-def served(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
+def served(config: ServingConfig) -> Iterator[tuple[subprocess.Popen[bytes], socket.socket]]:
     """Runs nginx; yields it and the socket that receives its access log. Raises FetchError if it does not start."""
     log = config.folder / "log"
     log.unlink(missing_ok=True)
@@ -159,7 +159,7 @@ def served(config: Config) -> Iterator[tuple[subprocess.Popen[bytes], socket.soc
             log.unlink(missing_ok=True)
 
 
-def wait_for(nginx: subprocess.Popen[bytes], config: Config) -> None:
+def wait_for(nginx: subprocess.Popen[bytes], config: ServingConfig) -> None:
     """Returns when nginx accepts connections on every address. Raises FetchError if it does not."""
     deadline = time.monotonic() + START_S
     for address in config.listen:
@@ -175,7 +175,7 @@ def wait_for(nginx: subprocess.Popen[bytes], config: Config) -> None:
                 time.sleep(TICK_S)
 
 
-def serve(config: Config) -> None:
+def serve(config: ServingConfig) -> None:
     """Serves until no more requests arrive. Raises FetchError if nginx exits by itself."""
     with served(config) as (nginx, access_log):
         notify(f"READY=1\nSTATUS=serving on port {config.port}")

@@ -9,7 +9,6 @@ time only, as rigup compares it with the hub. Part of fetch_weights.py.
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,16 +18,16 @@ if __package__:
     from rigup.programs.weights import curl_transfers as curl
     from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.hub_pace import SAMPLE, TIMES_SLOWER, HubPace
-    from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView
-    from rigup.programs.weights.swarm_turns import Turns, opened, rarest_first
-    from rigup.programs.weights.weights_folder import Download, FetchError, File, size_of
+    from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView, log
+    from rigup.programs.weights.swarm_turns import SwarmTurns, rarest_first
+    from rigup.programs.weights.weights_folder import Download, FetchError, File
 else:
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from hub_pace import SAMPLE, TIMES_SLOWER, HubPace  # type: ignore[import-not-found, no-redef]
-    from peers import Offer, Peers, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
-    from swarm_turns import Turns, opened, rarest_first  # type: ignore[import-not-found, no-redef]
-    from weights_folder import Download, FetchError, File, size_of  # type: ignore[no-redef]
+    from peers import Offer, Peers, PeerSharing, PeerView, log  # type: ignore[import-not-found, no-redef]
+    from swarm_turns import SwarmTurns, rarest_first  # type: ignore[import-not-found, no-redef]
+    from weights_folder import Download, FetchError, File  # type: ignore[no-redef]
 
 TICK_S = 0.2
 PUBLISH_S = 0.5
@@ -62,17 +61,15 @@ class PeerDownload:
 
     def __init__(self, fetch: Download, lock: int) -> None:
         job = fetch.job
-        assert job.sharing is not None
-        self.fetch, self.sharing = fetch, PeerSharing.read(job.sharing)
+        self.fetch, self.sharing = fetch, PeerSharing.of(job)
         self.peers = Peers(self.sharing, {file.sha256: file.size for file in job.files})
-        self.turns = Turns(self.sharing, job.files)
+        self.turns = SwarmTurns(self.sharing, job.files)
         self.offer, self.hub = Offer(self.sharing), HubPace()
         self.curls = curl.Transfers(lock)
         self.active: dict[str, ActiveTransfer] = {}
         self.taken: Counter[str] = Counter()
         self.moved = time.monotonic()
         self.state_written, self.begun = 0.0, 0
-        self.banned: set[str] = set()
         self.lan_transfers = 1 if job.lan_bytes_per_second else job.parallel
 
     def close(self) -> None:
@@ -86,7 +83,7 @@ class PeerDownload:
         """Returns when every file is verified. Raises FetchError if that is impossible."""
         fetch = self.fetch
         for file in fetch.job.files:
-            self.turns.files[file.path].sources = {EARLIER} if size_of(fetch.part(file)) else set()
+            self.turns.files[file.path].sources = {EARLIER} if fetch.part_bytes(file) else set()
         self.publish(final=True)
         while fetch.pending or fetch.hashing:
             if fetch.pending and self.peers.begin():
@@ -109,11 +106,8 @@ class PeerDownload:
         self.publish(final=True)
 
     def note_peers(self) -> None:
-        """Updates which peers answer, and bans those with an impossible state."""
+        """Updates which peers answer."""
         now = time.monotonic()
-        for view in self.peers.views:
-            if view.banned and view.name not in self.banned:
-                self.ban(view, view.banned)
         self.turns.live = [
             view for view in self.peers.views if view.answers(now, self.sharing.poll_s) and not view.banned
         ]
@@ -150,7 +144,8 @@ class PeerDownload:
         held = frozenset().union(*(view.have for view in self.turns.live if not view.slow))
         pending = self.fetch.pending
         undone = [path for path in self.turns.files if path in pending and pending[path].sha256 not in held]
-        allowed = opened(undone, self.fetch.job.parallel)
+        # The hosts together ask for as many files at a time as one host would, and pass on those that are complete.
+        allowed = set(undone[: self.fetch.job.parallel])
         for path, entry in self.turns.files.items():
             entry.opened = (entry.opened or now) if path in allowed else 0.0
         for file in sorted(
@@ -158,9 +153,8 @@ class PeerDownload:
         ):
             if running >= self.fetch.job.hub_transfers:
                 return
-            if (file.path in allowed or file.path not in undone) and self.turns.is_next(
-                file, size_of(self.fetch.part(file)) or 0
-            ):
+            may_come = file.path in allowed or file.path not in undone
+            if may_come and self.turns.is_next(file, self.fetch.part_bytes(file)):
                 self.begin(file, None)
                 running += 1
 
@@ -168,7 +162,7 @@ class PeerDownload:
         """Starts a transfer; view: the peer, None for the hub."""
         fetch, job, part = self.fetch, self.fetch.job, self.fetch.part(file)
         part.parent.mkdir(parents=True, exist_ok=True)
-        size = size_of(part) or 0
+        size = fetch.part_bytes(file)
         self.begun += 1
         self.active[file.path] = ActiveTransfer(file, view, size, (time.monotonic(), size))
         if view is None:
@@ -188,11 +182,11 @@ class PeerDownload:
         for path, active in list(self.active.items()):
             if active.view is not None:
                 continue
-            count = size_of(self.fetch.part(active.file)) or 0
+            count = self.fetch.part_bytes(active.file)
             if count > active.before:
                 self.turns.files[path].grew = time.monotonic()
             self.hub.measure(count - active.before, time.monotonic() - active.mark[0])
-            if count < active.file.size and not self.hub.gives(active.file.size - count, self.turns.patience_s):
+            if count < active.file.size and not self.hub.gives(active.file.size - count, self.sharing.patience_s):
                 trusted = any(
                     view.is_trusted_with(active.file.sha256)
                     for view in self.turns.sources_of(active.file, self.hub_is_useless)
@@ -205,29 +199,31 @@ class PeerDownload:
 
         Each such peer is reported. If the hub is unusable, no peer is too slow.
         """
-        now, patience_s = time.monotonic(), self.turns.patience_s
+        now, patience_s = time.monotonic(), self.sharing.patience_s
         unmeasured: File | None = None
         for path, active in list(self.active.items()):
             if active.view and now - active.mark[0] > patience_s:
-                (began, before), count = active.mark, size_of(self.fetch.part(active.file)) or 0
+                (began, before), count = active.mark, self.fetch.part_bytes(active.file)
                 active.mark, rate = (now, count), (count - before) / (now - began)
                 most = min(self.hub.rate, self.fetch.job.lan_bytes_per_second or self.hub.rate)
                 unmeasured = active.file if not self.hub.rate else unmeasured
                 if rate * TIMES_SLOWER < most and not self.hub_is_useless:
                     active.view.slow = f"gives {_rate(rate)}, the hub {_rate(self.hub.rate)}"
-                    self.log(f"switching from {active.view.name} to the hub: it {active.view.slow}")
+                    log(f"switching from {active.view.name} to the hub: it {active.view.slow}")
                     self.stop(path)
-        for file in (file for file in self.open_files() if self.turns.files[file.path].opened):
+        for file in self.open_files():
             opened = self.turns.files[file.path].opened
-            for view in (view for view in self.turns.live if not view.unheeded and not self.turns.offered(file)):
-                if view.makes_wait(file.sha256, now, opened, patience_s / 2) and not self.hub.rate:
+            if not opened or self.turns.offered(file):
+                continue
+            for view in (view for view in self.turns.live if not view.unheeded):
+                waited = view.waited(file.sha256, now, opened)
+                if waited > patience_s / 2 and not self.hub.rate:
                     unmeasured = file
                 elif view.keeps_waiting(file.sha256, file.size, now, opened, patience_s, self.hub):
-                    waited = now - max(opened, view.deferrals[file.sha256].since)
                     view.unheeded = (
                         f"says for {waited:.0f} s that it gets {file.path}, the hub gives {_rate(self.hub.rate)}"
                     )
-                    self.log(f"no longer waiting for {view.name}: it {view.unheeded}")
+                    log(f"no longer waiting for {view.name}: it {view.unheeded}")
         if unmeasured and not any(active.view is None for active in self.active.values()):
             self.hub.sample(self.curls, self.fetch, unmeasured, Path(f"{self.fetch.job.folder}.incoming/sample"))
         if self.hub.has_lasted:
@@ -248,7 +244,7 @@ class PeerDownload:
 
     def count(self, active: ActiveTransfer) -> int:
         """Records how much a transfer has delivered; returns the part's size."""
-        size = size_of(self.fetch.part(active.file)) or 0
+        size = self.fetch.part_bytes(active.file)
         if size > active.before:
             self.taken[active.source] += size - active.before
             entry = self.turns.files[active.file.path]
@@ -293,7 +289,7 @@ class PeerDownload:
             self.fetch.problem = f"{file.path} from {view.name}: {reason}"
             view.failed(reason)
             if transfer.code == curl.TOO_LARGE:
-                self.ban(view, f"sent more than {file.path} has")
+                view.ban(f"sent more than {file.path} has")
             if transfer.code in (0, curl.TOO_LARGE, *curl.START_OVER) or transfer.status == 416:
                 part.unlink(missing_ok=True)
                 self.turns.files[file.path].sources.clear()
@@ -307,18 +303,8 @@ class PeerDownload:
         for view in views:
             view.offences += 1
             if len(sources) == 1 or view.offences >= OFFENCES:
-                self.ban(view, f"sent {file.path} with sha256 {found}, not the locked {file.sha256}")
+                view.ban(f"sent {file.path} with sha256 {found}, not the locked {file.sha256}")
         return bool(views)
-
-    def ban(self, view: PeerView, why: str) -> None:
-        """Takes nothing more from a peer, and ignores its state."""
-        view.banned = why
-        self.banned.add(view.name)
-        self.log(f"{view.name} is banned: it {why}")
-
-    def log(self, words: str) -> None:
-        """Prints a line for the journal."""
-        print(words, file=sys.stderr, flush=True)
 
     def waits_for(self) -> str:
         """The text shown while no data arrives; it changes as long as there is any progress."""
@@ -336,10 +322,10 @@ class PeerDownload:
         if self.active or self.fetch.hashing or not self.fetch.pending:
             return
         if any(
-            self.turns.offered(file) or self.turns.quiet_s(file) < self.turns.patience_s for file in self.open_files()
+            self.turns.offered(file) or self.turns.quiet_s(file) < self.sharing.patience_s for file in self.open_files()
         ):
             return
-        if time.monotonic() - self.moved < 6 * self.turns.patience_s:
+        if time.monotonic() - self.moved < 6 * self.sharing.patience_s:
             return
         if self.hub.error:
             raise self.hub.error
@@ -347,17 +333,18 @@ class PeerDownload:
             problem = f"gave up after {self.hub.tries} tries without progress: {self.fetch.problem}"
             raise FetchError(weights.EXIT_FAILED, f"{problem}; no peer has the missing parts")
 
-    def hub_bytes(self) -> int:
-        """The bytes received from the hub so far."""
-        growing = (active for active in self.active.values() if active.view is None)
-        return self.taken[HUB] + sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
+    def totals(self) -> Counter[str]:
+        """The bytes received so far by source, including those of running transfers."""
+        totals = Counter(self.taken)
+        for active in self.active.values():
+            totals[active.source] += self.fetch.part_bytes(active.file) - active.before
+        return totals
 
     def shares(self) -> str:
         """A text that says how many bytes came from the hub and from peers."""
-        growing = (active for active in self.active.values() if active.view)
-        lan = sum(count for name, count in self.taken.items() if name != HUB)
-        lan += sum((size_of(self.fetch.part(a.file)) or 0) - a.before for a in growing)
-        return f"bytes, {_megabytes(self.hub_bytes())} from the hub, {_megabytes(lan)} from peers"
+        totals = self.totals()
+        lan = totals.total() - totals[HUB]
+        return f"bytes, {_megabytes(totals[HUB])} from the hub, {_megabytes(lan)} from peers"
 
     def publish(self, final: bool = False) -> None:
         """Writes the state, for the peers and for rigup."""
@@ -365,18 +352,14 @@ class PeerDownload:
         if not final and now - self.state_written < PUBLISH_S:
             return
         self.state_written = now
-        growing = {a.file.sha256: size_of(fetch.part(a.file)) or 0 for a in self.active.values() if a.view is None}
-        claimed = (
-            []
-            if self.hub.error or self.hub.tries
-            else [f for f in self.open_files() if not self.turns.files[f.path].rank]
-        )
+        growing = {a.file.sha256: fetch.part_bytes(a.file) for a in self.active.values() if a.view is None}
+        owned = [file for file in self.open_files() if self.turns.rank(file, self.sharing.name) == 0]
         views = self.peers.views
         self.offer.publish(
             fetching=growing,
             hashing=[file.sha256 for file, _ in fetch.hashing.values()],
-            claims=[file.sha256 for file in claimed],
-            hub_bytes=self.hub_bytes(),
+            claims=[] if self.hub_is_useless else [file.sha256 for file in owned],
+            hub_bytes=self.totals()[HUB],
             taken=dict(self.taken),
             banned={view.name: view.banned for view in views if view.banned},
             slow={view.name: view.slow or view.unheeded for view in views if view.slow or view.unheeded},

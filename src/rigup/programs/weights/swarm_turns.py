@@ -35,25 +35,6 @@ def owners(files: Iterable[tuple[str, int]], fetchers: Sequence[str]) -> dict[st
     return found
 
 
-def rank(owner: int, mine: int, count: int) -> int:
-    """How many hosts come before this one at the hub: 0 for the owner."""
-    return (mine - owner) % count
-
-
-def opened(undone: Sequence[str], most: int) -> set[str]:
-    """The files that may come from the hub now: the first `most`, in the common order, that no host has yet.
-
-    All hosts together then ask the hub for as many files at a time as one host would, and pass on complete files while
-    the rest arrives.
-    """
-    return set(undone[:most])
-
-
-def may_ask_hub(rank: int, quiet_s: float, patience_s: float) -> bool:
-    """Whether it is this host's turn for a file without progress for `quiet_s` seconds."""
-    return quiet_s >= rank * patience_s
-
-
 def gives_way(mine: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
     """Whether to leave a file to other hosts that get it from the hub as well: (bytes so far, rank) of each.
 
@@ -78,14 +59,14 @@ def places(paths: Sequence[str], mine: int, fetchers: int) -> dict[str, int]:
 
 
 @dataclass
-class Entry:
-    """One file as this host sees it. rank: how many hosts come first at the hub; place: position in this host's order.
+class SharedFile:
+    """One file as this host sees it. owner: the number of the fetcher that comes first at the hub.
 
-    sources: names of the bytes' sources. avoided: peers that may have sent corrupt bytes. opened: since when the file
-    may come from the hub. grew: when its part last grew on this host.
+    place: position in this host's order. sources: names of the bytes' sources. avoided: peers that may have sent
+    corrupt bytes. opened: since when the file may come from the hub. grew: when its part last grew on this host.
     """
 
-    rank: int
+    owner: int
     place: int
     sources: set[str] = field(default_factory=set)
     avoided: set[str] = field(default_factory=set)
@@ -93,31 +74,29 @@ class Entry:
     grew: float = 0.0
 
 
-class Turns:
+class SwarmTurns:
     """What one host knows about its peers and each file.
 
     live: the peers that answer. began: when all of them had been asked once.
     """
 
     def __init__(self, sharing: PeerSharing, files: Sequence[File]) -> None:
-        count, mine = len(sharing.fetchers), sharing.fetchers.index(sharing.name)
-        first = owners([(file.path, file.size) for file in files], sharing.fetchers)
-        place = places([file.path for file in files], mine, count)
         self.sharing = sharing
-        self.files = {path: Entry(rank(owner, mine, count), place[path]) for path, owner in first.items()}
+        self.numbers = {name: number for number, name in enumerate(sharing.fetchers)}
+        first = owners([(file.path, file.size) for file in files], sharing.fetchers)
+        place = places([file.path for file in files], self.numbers[sharing.name], len(self.numbers))
+        self.files = {path: SharedFile(owner, place[path]) for path, owner in first.items()}
         self.live: list[PeerView] = []
         self.began = time.monotonic()
 
-    @property
-    def patience_s(self) -> float:
-        """How long a file may make no progress before the next host takes over."""
-        return self.sharing.patience_s
+    def rank(self, file: File, name: str) -> int:
+        """How many fetchers come before this one at the hub: 0 for the owner of the file."""
+        return (self.numbers[name] - self.files[file.path].owner) % len(self.numbers)
 
     def turn(self, file: File) -> int:
         """How many hosts come first: those earlier in the order that answer; all that do not answer count as one."""
-        count, mine = len(self.sharing.fetchers), self.sharing.fetchers.index(self.sharing.name)
-        first = self.files[file.path].rank
-        earlier = {self.sharing.fetchers[(mine - step) % count] for step in range(1, first + 1)}
+        own = self.rank(file, self.sharing.name)
+        earlier = {name for name in self.numbers if self.rank(file, name) < own}
         answering = earlier & {view.name for view in self.live}
         return len(answering) + (1 if earlier - answering else 0)
 
@@ -128,22 +107,20 @@ class Turns:
 
     def ahead(self, file: File, count: int) -> bool:
         """Whether a peer gets this file from the hub, makes progress, and takes precedence over this host."""
-        now, mine = time.monotonic(), self.files[file.path].rank
-        fetchers = self.sharing.fetchers
-        own = fetchers.index(self.sharing.name)
+        now = time.monotonic()
         others = [
-            (view.fetching[file.sha256], (mine - own + fetchers.index(view.name)) % len(fetchers))
+            (view.fetching[file.sha256], self.rank(file, view.name))
             for view in self.live
             if file.sha256 in view.fetching
-            and view.name in fetchers
+            and view.name in self.numbers
             and not view.unheeded
-            and now - view.moved.get(file.sha256, 0.0) < self.patience_s
+            and now - view.moved.get(file.sha256, 0.0) < self.sharing.patience_s
         ]
-        return gives_way((count, mine), others)
+        return gives_way((count, self.rank(file, self.sharing.name)), others)
 
     def quiet_s(self, file: File, since: float = 0.0) -> float:
         """Seconds without progress with a file on any host, counted from `since` at the earliest."""
-        now, most = time.monotonic(), self.patience_s + file.size / HASHED_PER_S
+        now, most = time.monotonic(), self.sharing.patience_s + file.size / HASHED_PER_S
         moved = [self.began, since, self.files[file.path].grew]
         for view in self.live:
             if view.unheeded:
@@ -162,8 +139,11 @@ class Turns:
         return [view for view in views if slow_too or not view.slow]
 
     def is_next(self, file: File, count: int) -> bool:
-        """Whether this host must ask the hub for a file now; count: bytes of it that this host has."""
+        """Whether this host must ask the hub for a file now; count: bytes of it that this host has.
+
+        Its turn comes when each host before it has had its time without progress.
+        """
         quiet_s = self.quiet_s(file, self.files[file.path].opened)
-        if self.offered(file) or not may_ask_hub(self.turn(file), quiet_s, self.patience_s):
+        if self.offered(file) or quiet_s < self.turn(file) * self.sharing.patience_s:
             return False
         return not self.ahead(file, count)

@@ -1,11 +1,11 @@
 """The job (which files a folder of weights should hold), the receipt (which were verified), and the comparison.
 
-Part of fetch_weights.py, which is in the same folder on a host. As a program it reads a job from standard input and
-prints the same as `fetch_weights.py --check`, in half the time.
+Part of fetch_weights.py, which is in the same folder on a host.
 """
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import json
@@ -16,10 +16,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from typing import Any, NoReturn, Protocol
 
 EXIT_COMPLETE = 0
 EXIT_FAILED = 1
@@ -113,11 +110,12 @@ class Download(Protocol):
 
     job: FetchJob
     pending: dict[str, File]
-    hashing: dict[Future[str], tuple[File, Path]]
+    hashing: dict[concurrent.futures.Future[str], tuple[File, Path]]
     problem: str
     doing: str
 
     def part(self, file: File) -> Path: ...
+    def part_bytes(self, file: File) -> int: ...
     def hub_transfer(self, file: File, part: Path | None = None) -> str: ...
     def verify(self, file: File, path: Path) -> None: ...
     def judge(self, file: File, transfer: Any) -> None: ...
@@ -181,6 +179,11 @@ def hash_file(
     return digest.hexdigest()
 
 
+def hashers() -> concurrent.futures.ThreadPoolExecutor:
+    """Threads that hash files side by side."""
+    return concurrent.futures.ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1))
+
+
 class Receipt:
     """The verified files of a folder: size, sha256, mtime and inode of each, so that none is hashed again."""
 
@@ -229,9 +232,7 @@ def check(job: FetchJob, deep: bool) -> dict[str, Any]:
     there = [file for file in job.files if (receipt.files / file.path).is_file()]
     missing = [file.path for file in job.files if file not in there]
     if deep:
-        import concurrent.futures
-
-        with concurrent.futures.ThreadPoolExecutor(min(HASHERS, os.cpu_count() or 1)) as pool:
+        with hashers() as pool:
             sized = [file for file in there if size_of(receipt.files / file.path) == file.size]
             hashes = pool.map(hash_file, (receipt.files / file.path for file in sized))
             right = {file.path for file, found in zip(sized, hashes, strict=True) if found == file.sha256}
@@ -239,7 +240,3 @@ def check(job: FetchJob, deep: bool) -> dict[str, Any]:
     else:
         bad = [file.path for file in there if not receipt.covers(file)]
     return {"complete": not missing and not bad, "missing": missing, "bad": bad}
-
-
-if __name__ == "__main__":
-    print(json.dumps(check(load_job(Path("-")), deep=False)))

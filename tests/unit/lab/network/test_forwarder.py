@@ -19,7 +19,7 @@ RECORD = LabRecord(name="b", number=254, network=1, suite="bookworm", base="x", 
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine inside the lab is this one."""
-    monkeypatch.setattr(forwarder, "namespace_socket", lambda name, family, kind: socket.socket(family, kind))
+    monkeypatch.setattr(forwarder, "namespace_socket", lambda name: socket.socket())
     monkeypatch.setattr(addresses, "machine_address", lambda number, index: "127.0.0.1")
 
 
@@ -48,8 +48,8 @@ def test_a_connection_that_the_machine_resets_is_reset(inside: None) -> None:
 def test_a_small_packet_is_passed_on_at_once(inside: None, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
-    def namespace_socket(name: str, family: int, kind: int) -> socket.socket:
-        made.append(socket.socket(family, kind))
+    def namespace_socket(name: str) -> socket.socket:
+        made.append(socket.socket())
         return made[0]
 
     async def client() -> int:

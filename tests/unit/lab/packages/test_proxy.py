@@ -14,7 +14,7 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.lab.packages import proxy as packages
-from rigup.lab.packages import registries
+from rigup.lab.packages import registries, upstream
 from rigup.lab.packages.registries import Source, without_login
 from rigup.lab.packages.upstream import Upstream
 from tests.serving import serving
@@ -43,7 +43,8 @@ def source(uri: str, suites: str = "bookworm", components: str = "main") -> Sour
 def settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose apt reads its archive over https, and whose pip and proxies are set to nothing."""
     monkeypatch.setattr(registries, "sources", lambda: [source("https://mirror.example/debian")])
-    monkeypatch.setattr(registries, "pip_settings", dict[str, str])
+    for module in (registries, upstream):
+        monkeypatch.setattr(module, "pip_settings", dict[str, str])
     monkeypatch.setattr(registries, "apt_proxies", dict[str, str])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from rigup.programs import program_file
 from rigup.programs.weights import peers
 from rigup.programs.weights.hub_pace import HubPace
 from rigup.programs.weights.peers import FalsePeerClaim, Offer, Peer, Peers, PeerSharing, PeerView
@@ -257,7 +260,17 @@ def test_whatever_a_peer_says_is_its_state_or_changes_nothing(said: Any) -> None
             assert type(view.hub_bytes) is int and 0 <= view.hub_bytes < 10**15
 
 
-def test_the_peers_that_answer_now_are_named(listening: Callable[..., Listener]) -> None:
+def test_the_peers_that_answer_now_are_named(listening: Callable[..., Listener], tmp_path: Path) -> None:
     well, lost, other = listening(state("well")), listening(None), listening(state("somebody"))
+    loaded = listening(state("loaded").replace(b'"hub_bytes": 0', b'"hub_bytes": 100'))
     lost.end()
-    assert peers.answering(asked(well=well, lost=lost, other=other).sharing) == ["well"]
+    listeners = {"well": well, "lost": lost, "other": other, "loaded": loaded}
+    others = [{"name": name, "addresses": ["127.0.0.1"], "port": each.port} for name, each in listeners.items()]
+    sharing = {"name": "me", "key": KEY, "folder": str(tmp_path), "fetchers": ["me", *listeners], "peers": others}
+    files = [{"path": "model", "size": size, "sha256": sha256} for sha256, size in SIZES.items()]
+    job = tmp_path / "job.json"
+    job.write_text(json.dumps({"folder": str(tmp_path), "files": files, "sharing": sharing}))
+
+    done = subprocess.run([sys.executable, program_file("peers.py"), job], capture_output=True, text=True)
+
+    assert json.loads(done.stdout) == ["well", "loaded"], done.stderr

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from rigup.programs.weights import serve_weights
-from rigup.programs.weights.serve_weights import Config, load, nginx_configuration, offer
+from rigup.programs.weights.serve_weights import ServingConfig, load, nginx_configuration, offer
 from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt
 
 ALLOWED = ("10.0.0.2", "fd00::2")
 
 
-def config(folder: Path, **more: object) -> Config:
-    return Config("h1", folder, 8791, ("10.0.0.1", "fd00::1"), ALLOWED, **more)  # type: ignore[arg-type]
+def config(folder: Path, **more: object) -> ServingConfig:
+    return ServingConfig("h1", folder, 8791, ("10.0.0.1", "fd00::1"), ALLOWED, **more)  # type: ignore[arg-type]
 
 
 def test_only_the_fleet_may_ask_and_only_for_files_by_hash(tmp_path: Path) -> None:

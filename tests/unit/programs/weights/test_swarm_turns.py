@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
+import pytest
+
 from rigup.programs.weights import swarm_turns as order
+from rigup.programs.weights.peers import Peer, PeerSharing, PeerView
+from rigup.programs.weights.swarm_turns import SwarmTurns
+from rigup.programs.weights.weights_folder import File
 
 HOSTS = ("a", "b", "c")
+FILE = File("f", 1, "0")
+
+
+def turns(name: str) -> SwarmTurns:
+    """What a host knows whose peers all answer, with no file."""
+    peers = tuple(Peer(other, (), 1) for other in HOSTS if other != name)
+    found = SwarmTurns(PeerSharing(name, "k1", Path(), HOSTS, peers, patience_s=10.0), [FILE])
+    found.live = [PeerView(peer) for peer in peers]
+    return found
 
 
 def test_the_hubs_bytes_are_split_evenly() -> None:
@@ -23,21 +40,18 @@ def test_the_order_in_which_files_are_listed_decides_nothing() -> None:
 
 
 def test_every_host_has_a_turn_of_its_own_for_a_file() -> None:
-    assert [order.rank(1, mine, 3) for mine in range(3)] == [2, 0, 1]
+    assert [[turns(own).rank(FILE, name) for name in HOSTS] for own in HOSTS] == [[0, 1, 2]] * 3
+    assert [turns(name).turn(FILE) for name in HOSTS] == [0, 1, 2]
 
 
-def test_the_next_host_takes_over_when_the_one_before_had_its_time() -> None:
-    assert order.may_ask_hub(0, 0.0, 10.0)
-    assert not order.may_ask_hub(1, 9.9, 10.0) and order.may_ask_hub(1, 10.0, 10.0)
-    assert not order.may_ask_hub(2, 19.9, 10.0) and order.may_ask_hub(2, 20.0, 10.0)
-
-
-def test_all_hosts_together_ask_the_hub_for_as_much_at_a_time_as_one_would() -> None:
-    files = [(f"f{size}", size) for size in (1, 5, 3, 4, 2)]
-    undone = [path for path in order.owners(files, HOSTS) if path != "f5"]
-
-    assert order.opened(undone, 2) == {"f4", "f3"}
-    assert order.opened(undone, 10) == {"f1", "f2", "f3", "f4"}
+@pytest.mark.parametrize(("name", "waits_s"), [("b", 10.0), ("c", 20.0)])
+def test_the_next_host_takes_over_when_the_one_before_had_its_time(name: str, waits_s: float) -> None:
+    mine = turns(name)
+    assert not mine.is_next(FILE, 0) and turns("a").is_next(FILE, 0)
+    mine.began = time.monotonic() - waits_s + 5
+    assert not mine.is_next(FILE, 0)
+    mine.began = time.monotonic() - waits_s
+    assert mine.is_next(FILE, 0)
 
 
 def test_of_two_that_get_the_same_file_exactly_one_gives_way() -> None:

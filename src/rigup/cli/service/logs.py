@@ -20,7 +20,7 @@ from rigup.errors import InputError
 from rigup.printable import printable
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import exit_code
-from rigup.run.services.journal import Entry, Journal
+from rigup.run.services.journal import Entry, Journal, JournalQuery
 
 EPILOG = """\
 examples:

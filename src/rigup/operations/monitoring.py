@@ -35,9 +35,7 @@ systemctl daemon-reload
 class OutdatedUnits(FactBase[tuple[str, ...]]):
     """The units started before their file was written, because rigup was interrupted in between."""
 
-    @staticmethod
-    def default() -> tuple[str, ...]:
-        return ()
+    default = tuple
 
     def command(self, files: tuple[tuple[str, str], ...]) -> str:
         """files: (path, unit) pairs. systemd creates the compared link whenever it starts a unit."""

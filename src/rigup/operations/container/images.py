@@ -34,9 +34,7 @@ _OWNED = f"grep -qs ^{OWNER}: /etc/subuid && grep -qs ^{OWNER}: /etc/subgid"
 class ImageProvided(FactBase[bool]):
     """Whether the build's record exists, podman has its image, and subordinate ids are configured."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self, build_name: str, reference: str) -> str:
         note = f"{layout.BUILDS}/{build_name}/manifest.json"

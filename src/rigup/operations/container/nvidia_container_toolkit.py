@@ -43,9 +43,7 @@ class ToolkitState:
 class ToolkitStateFact(FactBase[ToolkitState]):
     """Reads a `ToolkitState` in one command."""
 
-    @staticmethod
-    def default() -> ToolkitState:
-        return ToolkitState()
+    default = ToolkitState
 
     def command(self, package: str, named: str) -> str:
         parts = (

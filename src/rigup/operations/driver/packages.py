@@ -39,9 +39,7 @@ class KernelModule(FactBase[str]):
     A driver that was removed by halves leaves its module behind.
     """
 
-    @staticmethod
-    def default() -> str:
-        return ""
+    default = str
 
     def command(self, kernel: str) -> str:
         return f"sh -c {shlex.quote(_MODULE_VERSION)} rigup {shlex.quote(kernel)} 2>/dev/null"

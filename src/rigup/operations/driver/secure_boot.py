@@ -15,9 +15,7 @@ KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 class SigningKeyEnrolled(FactBase[bool]):
     """Whether the key that DKMS signs modules with is enrolled in the firmware."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self) -> str:
         return f"for key in {' '.join(KEYS)}; do [ -f $key ] && mokutil --test-key $key; done 2>/dev/null; true"

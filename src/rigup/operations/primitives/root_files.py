@@ -25,9 +25,7 @@ _RENAME = (
 class FileModes(FactBase[dict[str, str]]):
     """Kind, mode and owner by path, such as "directory|755|root:root". Links are followed."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, paths: tuple[str, ...]) -> str:
         return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
@@ -39,9 +37,7 @@ class FileModes(FactBase[dict[str, str]]):
 class LooseFiles(FactBase[tuple[str, ...]]):
     """The given folders that contain an entry, at any depth, that root does not own or others can write to."""
 
-    @staticmethod
-    def default() -> tuple[str, ...]:
-        return ()
+    default = tuple
 
     def command(self, folders: tuple[str, ...]) -> str:
         find = (
@@ -56,9 +52,7 @@ class LooseFiles(FactBase[tuple[str, ...]]):
 class FileDigests(FactBase[dict[str, str]]):
     """sha256, kind, mode and owner of the given files in one folder, by name."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, folder: str, names: tuple[str, ...]) -> str:
         files = shlex.join(names)

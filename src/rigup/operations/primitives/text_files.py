@@ -16,9 +16,7 @@ from rigup.operations.primitives.steps import step
 class TextFiles(FactBase[dict[str, str]]):
     """The contents, by path, of those files that exist, without surrounding white space."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, paths: tuple[str, ...]) -> str:
         return (

@@ -90,9 +90,7 @@ class Running:
 class CurrentRelease(FactBase[Running]):
     """Reads a `Running` in one command."""
 
-    @staticmethod
-    def default() -> Running:
-        return Running()
+    default = Running
 
     def command(self, service: str) -> str:
         folder = layout.service_folder(service)

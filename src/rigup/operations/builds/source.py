@@ -31,7 +31,6 @@ from rigup.operations.driver import cuda_packages
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
 
@@ -204,7 +203,7 @@ def _send_source(host: Host, build: Build, work: str, result: str) -> None:
     make = 'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"'
     remote.script(host, make, work, result, layout.WORKER_USER, doing=f"making {work}")
     report(Progress(host.name, "engine", text="sending the source archive"))
-    send_file(host, archive, f"{work}/source.archive")
+    remote.send_file(host, archive, f"{work}/source.archive")
 
 
 def publish(host: Host, name: str, work: str, result: str) -> None:
@@ -328,7 +327,7 @@ def _send(host: Host, builder: Builder, record: BuildRecord, check: Check) -> No
     name = record.build
     report(Progress(host.name, "engine", text=f"sending the build of {builder.name}"))
     packed, unpacked = f"{layout.BUILDS}/.packed-{name}.tar.gz", _unpacked(name)
-    send_file(host, builder.archive(name), packed)
+    remote.send_file(host, builder.archive(name), packed)
     words = (unpacked, packed, name)
     remote.script(host, _UNPACK, *words, doing=f"unpacking {name}", stdin=record.sums, timeout=SEND_SECONDS)
     program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", check[1], *check[0])

@@ -13,7 +13,6 @@ from rigup.errors import HostFailed, InputError
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import PackageSource
 from rigup.units import bytes_text
@@ -101,7 +100,7 @@ def have_python(host: Host, build: Build, source: PackageSource) -> str | None:
         if not remote.run(host, "test", "-f", there).ok:
             report(Progress(host.name, STEP, text=f"sending Python {build.environment.python}"))
             remote.make_folders(host, layout.CACHE, layout.PACKAGES, PYTHONS, there.rpartition("/")[0])
-            send_file(host, path, f"{there}.part")
+            remote.send_file(host, path, f"{there}.part")
             remote.script(host, 'chmod 644 "$1.part"; mv -fT "$1.part" "$1"', there)
     return f"file://{PYTHONS}"
 
@@ -158,7 +157,7 @@ def _check(name: str, path: Path, sha256: str) -> None:
 
 def _send_one(host: Host, name: str, path: Path, sha256: str) -> None:
     part = f"{STORE}/{name}.part"
-    send_file(host, path, part)
+    remote.send_file(host, path, part)
     finish = 'echo "$3  $1" | sha256sum --check --status; chmod 644 "$1"; chown root:root "$1"; mv -fT "$1" "$2"'
     if not remote.run(host, "sh", "-ec", finish, "rigup", part, f"{STORE}/{name}", sha256, timeout=HASHING_SECONDS).ok:
         remote.run(host, "rm", "-f", part)

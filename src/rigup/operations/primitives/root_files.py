@@ -13,7 +13,6 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.uploads import send_file
 
 _STAT = "LC_ALL=C stat -L -c '%F|%a|%U:%G|%n' --"
 _FOLDER, _FILE = "directory|755|root:root", "regular file|644|root:root"
@@ -125,5 +124,5 @@ def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionComman
 
 def _place(host: Host, folder: str, sources: Iterable[Path]) -> None:
     for source in sources:
-        send_file(host, source, f"{folder}/{source.name}.new")
+        remote.send_file(host, source, f"{folder}/{source.name}.new")
     remote.script(host, _RENAME, folder, *(source.name for source in sources), doing=f"writing into {folder}")

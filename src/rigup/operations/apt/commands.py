@@ -67,12 +67,10 @@ def wait_for_lock(host: Host, step: str) -> None:
 
     Raises HostFailed with the holder after LOCK_SECONDS, or Cancelled: a step may have waited long for its turn.
     """
-    if jobs.cancelled():
-        raise jobs.Cancelled(f"{host.name}: {step}: cancelled before apt began")
+    jobs.check_cancelled(f"{host.name}: {step}: cancelled before apt began")
     deadline = time.monotonic() + LOCK_SECONDS
     while holder := lock_holder(remote.run(host, "sh", "-c", _HELD).stdout):
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
+        jobs.check_cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
         if time.monotonic() > deadline:
             raise HostFailed(*_too_long(f"{host.name}: {step}", holder))
         what = "cloud-init to finish" if holder == CLOUD_INIT else f"apt's lock, held by {holder}"

@@ -111,8 +111,7 @@ def _run(work: Path, counted: Counted) -> None:
         )
     try:
         while process.poll() is None:
-            if jobs.cancelled():
-                raise jobs.Cancelled(f"{CONTROLLER}: engine: cancelled")
+            jobs.check_cancelled(f"{CONTROLLER}: engine: cancelled")
             if steps := _COUNTED.findall(_tail(log)):
                 counted(*map(int, steps[-1]))
             gevent.sleep(POLL_SECONDS)

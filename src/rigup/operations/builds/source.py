@@ -278,8 +278,7 @@ def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Buil
         if not waiting_for:
             return None
         text = " or ".join(sorted(waiting_for))
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
+        jobs.check_cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
         report(Progress(host.name, "engine", text=f"waiting for {text}, which is building {name}"))
         gevent.sleep(WAIT_SECONDS)
 

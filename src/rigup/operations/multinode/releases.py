@@ -142,8 +142,7 @@ class GroupMember:
             raise self.not_begun(
                 host.name, {name: why or f"{name}: no longer takes part" for name, why in state.left.items()}
             )
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
+        jobs.check_cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
         switching = _GroupSwitch(self, host, belonging_together(state.values), state.values, time.monotonic())
         failed = switching.forward(number, check)
@@ -151,8 +150,7 @@ class GroupMember:
             mark_healthy(host, self.service, number)
             state_of(host, StartedServices).services.add(self.service)
             return
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
+        jobs.check_cancelled(f"{host.name}: {self.service}: cancelled during the health check")
         raise switching.back(failed)
 
     def wait(self, host: str, step: str, what: Any) -> BarrierState:

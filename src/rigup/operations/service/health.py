@@ -164,8 +164,7 @@ def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up
     deadline = time.monotonic() + wait_s
     began = time.monotonic()
     while True:
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {name}: cancelled during the health check")
+        jobs.check_cancelled(f"{host.name}: {name}: cancelled during the health check")
         try:
             reply = _ask_once(host, request)
         except remote.CONNECTION_ERRORS:  # a model may load for many minutes: tolerate a lost connection

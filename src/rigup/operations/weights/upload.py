@@ -82,8 +82,7 @@ def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Colle
         with (_source(job, wheelhouse) / file["path"]).open("rb") as content:
             content.seek(size)
             while chunk := content.read(CHUNK):
-                if jobs.cancelled():
-                    raise jobs.Cancelled(f"{host.name}: cancelled while sending {file['path']}")
+                jobs.check_cancelled(f"{host.name}: cancelled while sending {file['path']}")
                 report(Progress(host.name, "weights", done, total, "bytes", f"sending {file['path']}"))
                 _append(host, part, size, chunk, file["path"])
                 size += len(chunk)

@@ -20,8 +20,9 @@ from rigup.gateway.paths import (
     SMG_USER,
 )
 from rigup.operations.apt.packages import debian_packages
-from rigup.operations.gateway.removal import no_gateway
+from rigup.operations.gateway.removal import GATEWAY
 from rigup.operations.primitives import root_files
+from rigup.operations.primitives.removal import removed_part
 from rigup.operations.primitives.users import system_user
 from rigup.operations.service.health import local_address
 from rigup.programs import program_file
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 def gateway(wanted: GatewaySettings | None, probe: Probe, source: PackageSource | None = None) -> None:
     """Run the gateway, or stop and remove one that rigup installed earlier."""
     if wanted is None:
-        no_gateway(name="no gateway")
+        removed_part(name="no gateway", part=GATEWAY)
         return
     # hosts without a gateway need none of it
     from rigup.gateway.files import files_of
@@ -80,10 +81,10 @@ def _certificate(wanted: Gateway) -> None:
 
 
 def _no_certificate(wanted: Gateway) -> None:
-    from rigup.operations.gateway.certificate import no_acme_certificate
+    from rigup.operations.gateway.certificate import CERTIFICATE
 
     if wanted.acme is None:
-        no_acme_certificate(name="no certificate by ACME")
+        removed_part(name="no certificate by ACME", part=CERTIFICATE)
 
 
 def _smg_units(wanted: GatewaySettings) -> dict[str, str]:
@@ -108,22 +109,22 @@ def _prepare_smg(units: dict[str, str], locked: LockedSmg, probe: Probe, source:
 
 
 def _choice(units: dict[str, str], port: int) -> None:
-    from rigup.operations.gateway.prefix_routing import no_smg, running_smg
+    from rigup.operations.gateway.prefix_routing import PREFIX_ROUTING, running_smg
 
     if units:
         running_smg(name="routing by prefix", units=units, port=port)
     else:
-        no_smg(name="no routing by prefix")
+        removed_part(name="no routing by prefix", part=PREFIX_ROUTING)
 
 
 def _shared_address(plan: GatewayPlan) -> None:
     from rigup.gateway.keepalived import PACKAGE as KEEPALIVED
     from rigup.gateway.keepalived import keepalived_configuration, keepalived_unit
-    from rigup.operations.gateway.shared_address import no_shared_address, shared_address
+    from rigup.operations.gateway.shared_address import SHARED_ADDRESS, shared_address
 
     shared = plan.gateway.shared_address
     if shared is None:
-        no_shared_address(name="no shared address")
+        removed_part(name="no shared address", part=SHARED_ADDRESS)
         return
     debian_packages({KEEPALIVED})  # its own service has no configuration, and stays off
     configuration = keepalived_configuration(plan)

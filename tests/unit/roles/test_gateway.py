@@ -17,19 +17,18 @@ from rigup.operations.gateway import certificate, placement, prefix_routing, sha
 from rigup.settings import HostSettings
 from tests.gateways import FLEETS, settings_of, write_fleet
 
-NONE = ("no_acme_certificate", "no_smg")
+NONE = ("no certificate by ACME", "no routing by prefix")
 
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """The operations that are called, with their arguments."""
+    """The operations that are called, with their arguments; what is removed by the name of its step."""
     calls: list[tuple[str, dict[str, Any]]] = []
     parts = {
-        roles.gateway: ("no_gateway",),
         placement: ("installed_haproxy", "running_gateway"),
-        shared_address: ("shared_address", "no_shared_address"),
-        certificate: ("acme_certificate", "no_acme_certificate"),
-        prefix_routing: ("installed_smg", "smg_ready_for", "running_smg", "no_smg"),
+        shared_address: ("shared_address",),
+        certificate: ("acme_certificate",),
+        prefix_routing: ("installed_smg", "smg_ready_for", "running_smg"),
     }
     monkeypatch.setattr(
         roles.gateway, "debian_packages", lambda names: calls.append((f"packages {' '.join(names)}", {}))
@@ -38,6 +37,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     monkeypatch.setattr(roles.gateway.root_files, "programs", lambda **_: None)
     for module, name in ((module, name) for module, names in parts.items() for name in names):
         monkeypatch.setattr(module, name, lambda _name=name, **words: calls.append((_name, words)))
+    monkeypatch.setattr(roles.gateway, "removed_part", lambda name, part: calls.append((name, {"part": part})))
     monkeypatch.setattr(roles.gateway, "host", SimpleNamespace(name="box"))
     return calls
 
@@ -58,7 +58,7 @@ def test_it_is_installed_then_run_and_asked_where_it_listens(
     tmp_path: Path, called: list[tuple[str, dict[str, Any]]], name: str, urls: tuple[tuple[str, str], ...]
 ) -> None:
     roles.gateway.gateway._inner(settings(tmp_path, name), Probe(os="debian-12"))
-    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", *NONE, "no_shared_address"]
+    assert [step for step, _ in called] == ["installed_haproxy", "running_gateway", *NONE, "no shared address"]
     assert called[1][1]["urls"] == urls
 
 
@@ -93,7 +93,7 @@ def test_a_certificate_is_there_before_haproxy_is_to_use_it(
 
 def test_a_host_without_a_gateway_only_loses_one(called: list[tuple[str, dict[str, Any]]]) -> None:
     roles.gateway.gateway._inner(None, Probe(os="ubuntu-22.04"))
-    assert [step for step, _ in called] == ["no_gateway"]
+    assert [step for step, _ in called] == ["no gateway"]
 
 
 def test_a_system_with_an_older_haproxy_is_left_alone(tmp_path: Path, called: list[tuple[str, dict[str, Any]]]) -> None:

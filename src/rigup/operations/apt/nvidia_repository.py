@@ -92,7 +92,7 @@ def replace_sources(
     remote.make_folders(host, keyring.rpartition("/")[0])
     remote.write_file(host, keyring, key)
     for path, text in files.items():
-        remote.write_file(host, path, text.rstrip("\n"))
+        remote.write_file(host, path, text)
 
 
 def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia") -> bytes:

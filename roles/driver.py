@@ -9,7 +9,7 @@ from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
 from rigup.operations.apt.nvidia_repository import nvidia_repository
-from rigup.operations.driver.cuda_packages import pinned_packages
+from rigup.operations.apt.packages import pinned_packages
 from rigup.operations.driver.fabric import ready_fabric
 from rigup.operations.driver.loading import loaded_driver
 from rigup.operations.driver.packages import KernelModule, driver_packages, removed_driver

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
-from rigup.operations.service.removal import removed_service
 
 
 @deploy("remove")
 def removed(services: tuple[str, ...]) -> None:
     """Stop and delete the services; their weights and builds stay until `rigup prune`."""
+    from rigup.operations.service.stopping import removed_service  # rarely needed
+
     for service in services:
         removed_service(name=f"service {service}", service=service)
 
@@ -18,7 +19,7 @@ def removed(services: tuple[str, ...]) -> None:
 @deploy("stop")
 def stopped(services: tuple[str, ...], probe: Probe) -> None:
     """Stop the services and keep them stopped, with their releases, until the inventory enables them again."""
-    from rigup.operations.service.stopping import stopped_service  # rarely needed
+    from rigup.operations.service.stopping import stopped_service
 
     for service in services:
         stopped_service(name=f"stop {service}", service=service, probe=probe)

@@ -11,7 +11,6 @@ from pyinfra.facts.deb import DebPackages
 from rigup.host import Host
 from rigup.operations.apt import commands
 from rigup.operations.apt.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_unclear
-from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 
@@ -56,6 +55,4 @@ def _install(host: Host, repository: DriverRepository, versions: Mapping[str, st
         provide(host, repository)
     refresh(host, STEP, repository)
     wanted = {name: commands.upstream(version) for name, version in versions.items()}
-    exact = commands.exact(host.name, wanted, commands.versions(host, wanted))
-    report(Progress(host.name, STEP, text=f"installing {', '.join(wanted)}"))
-    commands.install(host, STEP, exact)
+    commands.install_exactly(host, STEP, wanted)

@@ -239,6 +239,13 @@ def exact(name: str, packages: Mapping[str, str], there: Mapping[str, tuple[str,
     return tuple(found)
 
 
+def install_exactly(host: Host, step: str, packages: Mapping[str, str]) -> None:
+    """Installs packages at these versions, without revision, from lists that are up to date. Raises like `exact`."""
+    wanted = exact(host.name, packages, versions(host, packages))
+    report(Progress(host.name, step, text=f"installing {', '.join(packages)}"))
+    install(host, step, wanted)
+
+
 def upstream(version: str) -> str:
     """A package's version without epoch and revision: "1:580.178.04-1ubuntu1" is 580.178.04."""
     return version.partition(":")[2].partition("-")[0] if ":" in version else version.partition("-")[0]

@@ -26,9 +26,8 @@ from rigup.cache import cache_folder
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.lock import LockedSource
-from rigup.operations.apt.packages import debian_packages
+from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
-from rigup.operations.driver import cuda_packages
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -167,7 +166,7 @@ def _compile(host: Host, build: Build, name: str, check: Check) -> None:
         work = work_folder(name)
         _send_source(host, build, name)
         debian_packages(build.packages)
-        cuda_packages.have(host, "engine", build.pinned_packages)
+        have_versions(host, "engine", build.pinned_packages)
         archive = f"{work}/source.archive"
         job = compile_job(build, name, archive, check, host.name, f"{work}/tree", result_folder(name))
         remote.write_file(host, f"{work}/job.json", json.dumps(job))

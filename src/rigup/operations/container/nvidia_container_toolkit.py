@@ -115,5 +115,4 @@ def _install(host: Host, repository: DriverRepository) -> None:
     others = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named).others
     replace_sources(host, key, KEYRING, dict(others), named, toolkit_files(repository))
     refresh(host, STEP, repository, SOURCE, SETTING)
-    wanted = {toolkit.package: toolkit.version}
-    commands.install(host, STEP, commands.exact(host.name, wanted, commands.versions(host, [toolkit.package])))
+    commands.install_exactly(host, STEP, {toolkit.package: toolkit.version})

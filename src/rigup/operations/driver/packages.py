@@ -12,6 +12,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup.catalogue.systems import system_facts
 from rigup.errors import HostFailed
 from rigup.facts.bounds import line
+from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
 from rigup.operations.apt.nvidia_repository import refresh
@@ -22,6 +23,8 @@ from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
 STEP = "driver"
 DKMS_SECONDS = 1200
+SIGNING_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+"""Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
 # what may go with the packages of a driver: parts of it, and helpers of the distribution's own
 _BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
 
@@ -46,6 +49,33 @@ class KernelModule(FactBase[str]):
 
     def process(self, output: list[str]) -> str:
         return line(output[0].strip()) if output else ""
+
+
+class SigningKeyEnrolled(FactBase[bool]):
+    """Whether the key that DKMS signs modules with is enrolled in the firmware."""
+
+    default = bool
+
+    def command(self) -> str:
+        return f"for key in {' '.join(SIGNING_KEYS)}; do [ -f $key ] && mokutil --test-key $key; done 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> bool:
+        return any("already enrolled" in line for line in output)
+
+
+def check_secure_boot(probe: Probe) -> None:
+    """Raises HostFailed if the kernel would not load the module that is about to be installed.
+
+    A loaded driver shows that its key is enrolled.
+    """
+    if probe.secure_boot != "on" or probe.nvidia.loaded or host.get_fact(SigningKeyEnrolled):
+        return
+    raise HostFailed(
+        f"{host.name}: Secure Boot is on, so the kernel loads only modules signed with an enrolled key, "
+        "and the key of DKMS is not enrolled",
+        "enrol it: apt install dkms mokutil, dkms generate_mok, mokutil --import /var/lib/dkms/mok.pub, "
+        "reboot, confirm at the console (on Ubuntu: update-secureboot-policy --enroll-key); or disable Secure Boot",
+    )
 
 
 @operation()

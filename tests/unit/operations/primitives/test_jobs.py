@@ -147,7 +147,7 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it
     monkeypatch.setattr(builds, "publish", lambda *_: None)
     monkeypatch.setattr(builds, "debian_packages", lambda _: None)
     monkeypatch.setattr(environments, "have_packages", lambda *_: None)
-    monkeypatch.setattr(builds.cuda_packages, "have", lambda *_: None)
+    monkeypatch.setattr(builds, "have_versions", lambda *_: None)
     monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
     monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))
     if kind == "source":

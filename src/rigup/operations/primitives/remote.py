@@ -13,7 +13,7 @@ from gevent.lock import RLock
 from paramiko import SSHException
 from pyinfra.api.command import QuoteString, StringCommand
 
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, RigupError
 from rigup.facts.bounds import count
 from rigup.host import Host, SessionsInUse, state_of, uses_sudo
 from rigup.layout import WORKER_USER
@@ -246,6 +246,13 @@ def is_open(host: Host) -> bool:
     """Whether the connection to a host is open, as far as this machine can tell."""
     transport = host.connector.client.get_transport() if host.connector.client else None
     return bool(transport and transport.is_active())
+
+
+def words_of(host: Host, error: BaseException) -> str:
+    """The message of an error of rigup's; of one of CONNECTION_ERRORS, that the connection was lost."""
+    if isinstance(error, RigupError):
+        return error.message
+    return f"{host.name}: connection lost ({type(error).__name__}: {error})".replace(": )", ")")
 
 
 def log_lines(host: Host, unit: str, most: int) -> list[str]:

@@ -10,7 +10,7 @@ from pyinfra.facts.deb import DebPackages
 
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.nvidia_repository import NvidiaSources, is_right, provide, refresh, refuse_unclear
+from rigup.operations.apt.nvidia_repository import SignedRepository, driver_source
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
 
@@ -42,17 +42,18 @@ def gpu_exporter(repository: DriverRepository, versions: Mapping[str, str]) -> G
     if all(_has(there.get(name, ()), version) for name, version in versions.items()):
         host.noop(f"{', '.join(versions)} are installed")
         return
-    refuse_unclear(host.name, host.get_fact(NvidiaSources))
-    yield step(_install, repository, versions)
+    source = driver_source(repository)
+    source.refuse_unclear(host.name, source.read(host))
+    yield step(_install, source, versions)
 
 
 def _has(there: Iterable[str], version: str) -> bool:
     return commands.upstream(version) in map(commands.upstream, there)
 
 
-def _install(host: Host, repository: DriverRepository, versions: Mapping[str, str]) -> None:
-    if not is_right(host.get_fact(NvidiaSources), repository):
-        provide(host, repository)
-    refresh(host, STEP, repository)
+def _install(host: Host, source: SignedRepository, versions: Mapping[str, str]) -> None:
+    if not source.is_right(source.read(host)):
+        source.provide(host)
+    source.refresh(host, STEP)
     wanted = {name: commands.upstream(version) for name, version in versions.items()}
     commands.install_exactly(host, STEP, wanted)

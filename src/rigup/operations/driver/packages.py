@@ -15,7 +15,7 @@ from rigup.facts.bounds import line
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.nvidia_repository import refresh
+from rigup.operations.apt.nvidia_repository import driver_source
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -117,7 +117,7 @@ def _install(
     unpinned: tuple[str, ...],
     foreign: tuple[str, ...],
 ) -> None:
-    refresh(host, STEP, repository)
+    driver_source(repository).refresh(host, STEP)
     before = (packages.pin, *packages.headers, *packages.beside)
     wanted = tuple(dict.fromkeys((*packages.at_version, *unpinned)))
     there = commands.versions(host, before)

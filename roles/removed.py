@@ -1,10 +1,12 @@
-"""Services that are not planned: those that are no longer in the inventory, and those that are to stay stopped."""
+"""What is not planned: services that are no longer in the inventory or are to stay stopped, and an earlier gateway."""
 
 from __future__ import annotations
 
 from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
+from rigup.operations.gateway.removal import GATEWAY
+from rigup.operations.primitives.removal import removed_part
 
 
 @deploy("remove")
@@ -23,3 +25,9 @@ def stopped(services: tuple[str, ...], probe: Probe) -> None:
 
     for service in services:
         stopped_service(name=f"stop {service}", service=service, probe=probe)
+
+
+@deploy("gateway")
+def no_gateway() -> None:
+    """Stop and remove a gateway that rigup installed earlier."""
+    removed_part(name="no gateway", part=GATEWAY)

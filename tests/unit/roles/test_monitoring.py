@@ -77,7 +77,7 @@ def test_what_comes_along_comes_where_nothing_is_served(monkeypatch: pytest.Monk
     monkeypatch.setattr(roles.site, "_serve", lambda *_: None)
     monkeypatch.setattr(roles.site, "_clean_up", lambda *_: None)
     monkeypatch.setattr(roles.site, "monitoring", lambda *arguments: alone.append(arguments[-1]))
-    monkeypatch.setattr(roles.site, "gateway", lambda *_: None)
+    monkeypatch.setattr(roles.site, "no_gateway", lambda: None)
     settings = HostSettings(monitoring=NODE)
     roles.site.provision((object(),) if serves else (), Probe(), settings)  # type: ignore[arg-type]
     assert alone == [not serves]

@@ -16,6 +16,7 @@ from rigup.operations.driver.packages import check_secure_boot
 from rigup.operations.driver.power_limits import power_limit
 from rigup.operations.driver.state import booting_kernel, stuck_packages
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import carried_out
 from rigup.operations.primitives.text_files import text_files
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
@@ -103,9 +104,7 @@ def broken_driver(plans: tuple[Plan, ...], probe: Probe) -> None:
 @deploy("driver")
 def links() -> None:
     """Check what the new driver makes of the links between the GPUs, before anything is served across them."""
-    from rigup.operations.driver.links import checked_links  # few runs change a driver
-
-    checked_links(name="links between GPUs verified", check=check_links)
+    carried_out(name="links between GPUs verified", function=check_links)
 
 
 @deploy("driver")

@@ -7,15 +7,16 @@ from pyinfra.api import deploy
 from rigup.facts.probe import Probe
 from rigup.operations.gateway.removal import GATEWAY
 from rigup.operations.primitives.removal import removed_part
+from rigup.operations.primitives.steps import carried_out
 
 
 @deploy("remove")
 def removed(services: tuple[str, ...]) -> None:
     """Stop and delete the services; their weights and builds stay until `rigup prune`."""
-    from rigup.operations.service.stopping import removed_service  # rarely needed
+    from rigup.operations.service.stopping import remove_service  # rarely needed
 
     for service in services:
-        removed_service(name=f"service {service}", service=service)
+        carried_out(name=f"service {service}", function=remove_service, arguments=(service,))
 
 
 @deploy("stop")

@@ -29,7 +29,7 @@ from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
 from rigup.operations.primitives import jobs, remote
-from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
@@ -195,10 +195,6 @@ def compile_job(
 
 def _source(host: Host, build: Build) -> Path:
     """The source archive in this machine's cache; downloads it if missing."""
-
-    def progress(done: int, total: int) -> None:
-        report(Progress(host.name, "engine", done, total, "bytes", "fetching the source archive"))
-
     if build.address is None or build.sha256 is None:
         raise HostFailed(
             f"{host.name}: {build.engine} {build.version}: rigup.lock has no source archive", "run rigup lock"
@@ -209,6 +205,7 @@ def _source(host: Host, build: Build) -> Path:
     with _FETCHING.setdefault(build.sha256, RLock()):
         from rigup.sources.archives import fetch_source  # most runs fetch nothing
 
+        progress = counting(host.name, "engine", "bytes", "fetching the source archive")
         return fetch_source(source, cache_folder() / "sources", progress)
 
 
@@ -313,7 +310,7 @@ def _compiled_here(host: Host, builder: Builder, build: Build, name: str, check:
             builder,
             name,
             partial(compile_job, build, name, str(_source(host, build)), check, CONTROLLER),
-            lambda done, total: report(Progress(host.name, "engine", done, total, "steps", text)),
+            counting(host.name, "engine", "steps", text),
         )
     report(Progress(host.name, "engine", text=f"{why}; building {name} on this host"))
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,9 @@ from rigup.cache import cache_folder
 from rigup.errors import HostFailed, InputError
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.plan import Build
+from rigup.regular_files import sha256_of
 from rigup.settings import PackageSource
 from rigup.units import bytes_text
 
@@ -48,10 +48,7 @@ def have_packages(host: Host, build: Build, source: PackageSource) -> str:
         hashes |= build.environment.files
         files = {wheel: source.wheelhouse / "wheels" / wheel for wheel in hashes}
     else:
-
-        def progress(done: int, total: int) -> None:
-            report(Progress(host.name, STEP, done, total, "bytes", "fetching uv"))
-
+        progress = counting(host.name, STEP, "bytes", "fetching uv")
         files = {name: fetch_wheel(name, hashes[name], cache_folder() / "sources", progress)}
     missing = _missing(host, hashes)
     _check_room(host, build, list(files.values()), [files[wheel] for wheel in missing])
@@ -146,8 +143,7 @@ def _send(host: Host, files: dict[str, Path], hashes: dict[str, str]) -> None:
 
 
 def _check(name: str, path: Path, sha256: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of(path)
     if found != sha256:
         raise HostFailed(
             f"{name}: sha256 is {found}, not the locked {sha256}",

@@ -100,15 +100,6 @@ def driver_packages(
     yield step(_install, driver, packages, repository, unpinned, foreign)
 
 
-@operation()
-def removed_driver(packages: tuple[str, ...]) -> Generator[FunctionCommand, None, None]:
-    """Ensures that a driver whose installation dpkg cannot finish is gone, since apt installs nothing until then.
-
-    + packages: of that driver; what needs them goes, too
-    """
-    yield step(_remove, packages)
-
-
 def _install(
     host: Host,
     driver: DriverPlan,
@@ -136,7 +127,7 @@ def _install(
         _check_removal(host, replaced)
         report(Progress(host.name, STEP, text=f"downloading {driver.version}"))
         commands.download(host, STEP, (*before, *exact), without=[name for name in replaced if name not in has])
-        _remove(host, replaced)
+        remove_driver(host, replaced)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
     commands.install(host, STEP, before)
     report(Progress(host.name, STEP, text=f"installing {driver.version}"))
@@ -146,8 +137,8 @@ def _install(
         remote.run(host, "modprobe", module)  # if its package is for another kernel, the next boot loads it
 
 
-def _remove(host: Host, packages: tuple[str, ...]) -> None:
-    """Removes packages of another driver: files of both cannot be there at once."""
+def remove_driver(host: Host, packages: tuple[str, ...]) -> None:
+    """Removes packages of another driver, and what needs them: files of both cannot be there at once."""
     if going := _check_removal(host, packages):
         report(Progress(host.name, STEP, text=f"removing {len(going)} packages of another driver"))
         commands.remove(host, STEP, going)

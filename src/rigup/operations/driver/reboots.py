@@ -43,11 +43,6 @@ def permit() -> None:
     _permitted = True
 
 
-def permitted() -> bool:
-    """Whether reboots are permitted."""
-    return _permitted
-
-
 def afterwards(host: Host, action: Callable[[], object]) -> None:
     """Registers `action` to be called first after each reboot of this host."""
     state_of(host, _Reboots).afterwards = action

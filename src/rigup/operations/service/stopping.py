@@ -74,16 +74,8 @@ def start(host: Host, service: str, again: bool) -> None:
     remote.script(host, _START, *words, doing=f"starting {service}", timeout=limit)
 
 
-@operation()
-def removed_service(service: str) -> Generator[FunctionCommand, None, None]:
-    """Ensures that nothing remains of a service except what prune removes.
-
-    + service: its name
-    """
-    yield step(_remove, service)
-
-
-def _remove(host: Host, service: str) -> None:
+def remove_service(host: Host, service: str) -> None:
+    """Stops a service and removes all of it except what prune removes. Raises HostFailed."""
     report(Progress(host.name, "remove", text=f"stopping {service}"))
     unit = layout.unit_name(service)
     words = (layout.service_folder(service), unit, UNITS, quadlet_file(service), service, secret_name(service))

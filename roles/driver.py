@@ -9,10 +9,10 @@ from pyinfra.api import deploy
 
 from rigup.facts.probe import Probe
 from rigup.operations.apt.nvidia_repository import nvidia_repository
-from rigup.operations.driver.cuda_packages import pinned_packages
+from rigup.operations.apt.packages import pinned_packages
 from rigup.operations.driver.fabric import ready_fabric
 from rigup.operations.driver.loading import loaded_driver
-from rigup.operations.driver.packages import KernelModule, driver_packages, removed_driver
+from rigup.operations.driver.packages import KernelModule, driver_packages, remove_driver
 from rigup.operations.driver.state import (
     fabric_problem,
     loading_problem,
@@ -20,6 +20,7 @@ from rigup.operations.driver.state import (
     stuck_packages,
     unpinned_packages,
 )
+from rigup.operations.primitives.steps import carried_out
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
 from rigup.plan import DriverPackages, DriverPlan, DriverRepository
@@ -37,10 +38,14 @@ def repository(source: DriverRepository) -> None:
 
 @deploy("driver")
 def unfinished_driver(plan: DriverPlan, probe: Probe) -> None:
-    """Remove another driver that dpkg could not finish, with the rest of the distribution's."""
+    """Remove another driver that dpkg could not finish, with the rest of the distribution's.
+
+    apt installs nothing until then.
+    """
     stuck = stuck_packages(probe, plan)
     rest = tuple(name for name in unpinned_packages(probe, plan) if name in probe.nvidia.of_distribution)
-    removed_driver(name=f"no half-installed driver: {', '.join(stuck)}", packages=(*stuck, *rest))
+    name = f"no half-installed driver: {', '.join(stuck)}"
+    carried_out(name=name, function=remove_driver, arguments=((*stuck, *rest),))
 
 
 @deploy("driver")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from pyinfra.api import deploy
@@ -10,18 +11,21 @@ from rigup.errors import HostFailed
 from rigup.facts.bounds import Unreadable
 from rigup.facts.probe import Probe, read_probe
 from rigup.host import Host
-from rigup.operations.driver.secure_boot import check_secure_boot
+from rigup.operations.apt.packages import pinned_packages
+from rigup.operations.driver.packages import check_secure_boot
+from rigup.operations.driver.power_limits import power_limit
 from rigup.operations.driver.state import booting_kernel, stuck_packages
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.steps import carried_out
+from rigup.operations.primitives.text_files import text_files
 from rigup.plan import Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
 from rigup.preflight.driver import managed_driver, too_old
 from rigup.preflight.rig import differences
 from rigup.preflight.virtualisation import CONTAINER, counts_on_patched_driver
 from rigup.settings import HostSettings
-from roles.cuda import cuda
+from rigup.systemd.driver_files import toolkit_files
 from roles.driver import container_driver, driver, fabric, repository, unfinished_driver
-from roles.power import power
 
 
 def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
@@ -64,6 +68,32 @@ def gpus(plans: tuple[Plan, ...], probe: Probe, settings: HostSettings) -> bool:
     return changes
 
 
+@deploy("cuda")
+def cuda(pins: Mapping[str, str], runtime: Mapping[str, str], probe: Probe) -> None:
+    """Pin the toolkit's packages and install the libraries that a build links.
+
+    pins: all packages with their versions. runtime: those to install here. The compiler is installed by the build
+    step, only on hosts that compile.
+    """
+    text_files(name="CUDA toolkit held at the lock's versions", files=toolkit_files(pins))
+    if runtime:
+        pinned_packages(name=f"CUDA libraries {', '.join(runtime)}", packages=runtime, probe=probe)
+
+
+@deploy("power")
+def power(limit_w: int | None, probe: Probe, driver_changes: bool) -> None:
+    """Limit every GPU to `limit_w` watts, at each boot again; None removes a limit that rigup set.
+
+    driver_changes: whether the driver is loaded again before this step, which resets every limit.
+    """
+    power_limit(
+        name=f"power limit {limit_w} W" if limit_w is not None else "no power limit",
+        limit_w=limit_w,
+        probe=probe,
+        restart=driver_changes,
+    )
+
+
 def broken_driver(plans: tuple[Plan, ...], probe: Probe) -> None:
     """Remove another driver that dpkg could not finish: until then apt installs nothing, whatever it is."""
     wanted = managed_driver(plans[0], probe)
@@ -74,9 +104,7 @@ def broken_driver(plans: tuple[Plan, ...], probe: Probe) -> None:
 @deploy("driver")
 def links() -> None:
     """Check what the new driver makes of the links between the GPUs, before anything is served across them."""
-    from rigup.operations.driver.links import checked_links  # few runs change a driver
-
-    checked_links(name="links between GPUs verified", check=check_links)
+    carried_out(name="links between GPUs verified", function=check_links)
 
 
 @deploy("driver")

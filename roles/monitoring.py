@@ -10,13 +10,15 @@ from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
 from rigup.monitoring.exporters import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
 from rigup.operations.apt.packages import debian_packages
-from rigup.operations.monitoring import OutdatedUnits, gpu_exporter, removed_exporters
+from rigup.operations.monitoring import OutdatedUnits, gpu_exporter
+from rigup.operations.primitives.removal import InstalledPart, removed_part
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
 from rigup.plan import DriverRepository, Monitoring
 from rigup.programs import program_file
 from roles.base import PACKAGES
 
+STOP_SECONDS = 120
 RELOAD = ("systemctl", "daemon-reload")
 
 
@@ -31,12 +33,16 @@ def monitoring(
     """
     node, gpus = (wanted.node_exporter, wanted.dcgm_exporter) if wanted else (False, False)
     if not (node and gpus):
-        removed_exporters(
-            name="exporters that are no longer wanted",
-            files=(() if node else NODE_FILES) + (() if gpus else GPU_FILES),
+        files = (() if node else NODE_FILES) + (() if gpus else GPU_FILES)
+        unwanted = InstalledPart(
+            traces=files,
             units=(() if node else NODE_UNITS) + (() if gpus else GPU_UNITS),
-            remains=() if node else (TEXT_FILE,),
+            paths=files + (() if node else (TEXT_FILE,)),
+            doing="",
+            absent="no unwanted exporter is installed",
+            stop_seconds=STOP_SECONDS,
         )
+        removed_part(name="exporters that are no longer wanted", part=unwanted)
     if wanted:
         _exporters(wanted, probe, repository, PACKAGES if alone else ())
 

@@ -1,4 +1,4 @@
-"""A service as a systemd unit: its API key, its release, and the request that it must answer."""
+"""A service as a systemd unit: its tuned kernels, its API key, its release, and the request that it must answer."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ from rigup import layout
 from rigup.host import Host
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.service.health import ask_after_start, ask_release
+from rigup.operations.service.moe_configs import moe_folder
 from rigup.operations.service.releases import GroupMembership, release
 from rigup.operations.service.secrets import secret_file
-from rigup.plan import BoundPlan
+from rigup.plan import BoundPlan, MoeFolder
 from rigup.systemd.port_guard import TEMPLATE_FILE, is_guarded, template
 from rigup.systemd.release import release_of
+
+
+@deploy("kernels")
+def moe_configs(folder: MoeFolder, build: str) -> None:
+    """Create the folder of tuned fused-MoE kernels that the service's environment names, outside the engine's package.
+
+    build: the folder of the engine's build.
+    """
+    moe_folder(name=f"tuned kernels {folder.path.rpartition('/')[2]}", folder=folder, build=build)
 
 
 @deploy("service")

@@ -23,14 +23,11 @@ from rigup.systemd.port_guard import is_guarded
 from rigup.systemd.run_together import PROGRAM as WATCH
 from rigup.systemd.run_together import watch_of
 from roles.base import base
-from roles.firewall import firewall
-from roles.gateway import gateway
 from roles.gpus import broken_driver, gpus
-from roles.moe_configs import moe_configs
 from roles.monitoring import monitoring
-from roles.ray import ray
-from roles.removed import removed, stopped
-from roles.service import service
+from roles.node_group import firewall, ray
+from roles.removed import no_gateway, removed, stopped
+from roles.service import moe_configs, service
 from roles.weights import no_hub_token, weights
 
 EngineRole = Callable[[Build, str, PackageSource, tuple[Builder, ...]], None]
@@ -64,7 +61,12 @@ def provision(
         if settings.gateway:
             base((), (ADMIN_PROGRAM,))
         _clean_up(plans, probe, settings)
-    gateway(settings.gateway, probe, settings.packages)
+    if settings.gateway:
+        from roles.gateway import gateway  # few hosts are one
+
+        gateway(settings.gateway, probe, settings.packages)
+    else:
+        no_gateway()
     exporters(probe, settings, alone=not plans and settings.gateway is None)
 
 

@@ -82,3 +82,8 @@ def state_of(host: Host, kind: type[Kind]) -> Kind:
     # pyinfra looks through the keys when it disconnects, and expects strings
     made: Kind = host.connector_data.setdefault(f"{kind.__module__}.{kind.__qualname__}", kind())
     return made
+
+
+def uses_sudo(host: Host) -> bool:
+    """Whether commands that need root go through sudo, as the inventory or a plain pyinfra run says."""
+    return bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

@@ -32,7 +32,7 @@ from rigup.operations.service.moe_configs import after_start
 from rigup.operations.primitives.steps import step
 from rigup.plan import MoeFolder, Plan
 from rigup.service import Service
-from roles.moe_configs import moe_configs
+from roles.service import moe_configs
 
 said = json.loads(pathlib.Path("asked.json").read_text())
 for folder in [MoeFolder(**fields) for fields in said["folders"]]:

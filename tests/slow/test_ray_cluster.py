@@ -69,7 +69,7 @@ from rigup.settings import PackageSource
 from rigup.plan import BoundPlan
 from roles.base import base
 from roles.engine_environment import engine_vllm
-from roles.ray import ray
+from roles.node_group import ray
 from rigup.systemd.release import release_of
 
 folder = Path(__file__).parent

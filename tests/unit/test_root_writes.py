@@ -18,20 +18,20 @@ KNOWN = {
     "connection/lease.py": "/run/rigup",
     "run/audit_log.py": "/var/log/rigup, checked by the script itself",
     "project/settings.py": "a hint, about a file of this machine",
-    "connection/login_shell.py": "what `uploads.send_file` has checked",
+    "connection/login_shell.py": "what `remote.send_file` has checked",
     "tuning/run.py": "gives a folder to the worker once all is in it",
     "operations/builds/source.py": "/opt/rigup/builds",
     "operations/builds/python.py": "/opt/rigup/builds, and folders that it gives to the worker",
     "operations/container/images.py": "podman's folders and /etc",
     "operations/service/moe_configs.py": "/etc/rigup/moe_configs",
     "operations/apt/foreign_sources.py": "/etc/apt",
-    "operations/primitives/root_files.py": "what `uploads.send_file` has checked",
+    "operations/primitives/root_files.py": "what `remote.send_file` has checked",
     "operations/service/releases.py": "/etc/rigup/services and /etc/systemd/system",
     "operations/primitives/remote.py": "checks the folder first",
     "operations/service/secrets.py": "checks the folder first",
     "operations/weights/upload.py": "the worker's folders: as the worker",
     "operations/weights/sharing.py": "/run/rigup",
-    "operations/builds/wheels.py": "what `uploads.send_file` has checked",
+    "operations/builds/wheels.py": "what `remote.send_file` has checked",
 }
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from rigup.facts.gpu_load import GpuLoad
 from rigup.facts.host_output import MOST_GPUS
-from rigup.operations.service.reply import shown
+from rigup.printable import printable
 
 MOST_BYTES = 1 << 22
 MOST_LEVELS = 1000
@@ -17,7 +17,7 @@ MOST_PARTS = 1000
 MOST_ROWS = 1000
 MOST_FAILURES = 10_000
 
-Text = Annotated[str, Field(max_length=4000), AfterValidator(shown)]
+Text = Annotated[str, Field(max_length=4000), AfterValidator(printable)]
 Count = Annotated[int, Field(ge=0, le=1 << 50)]
 # keep types: an integer stays an integer
 Number = Annotated[int | float, Field(ge=-1e15, le=1e15, allow_inf_nan=False)]
@@ -223,4 +223,4 @@ def read_line(line: str | bytes) -> Line | None:
 
 
 def _place(parts: tuple[int | str, ...]) -> str:
-    return shown(".".join(str(part) for part in parts)[:200])
+    return printable(".".join(str(part) for part in parts)[:200])

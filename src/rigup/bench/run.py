@@ -17,7 +17,7 @@ from rigup.bench.lines import MOST_BYTES
 from rigup.bench.result import LineCollector, show
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
-from rigup.host import Host
+from rigup.host import Host, uses_sudo
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.health import endpoint
@@ -54,7 +54,7 @@ def bench_service(host: Host, plan: BoundPlan, member: Plan, probe: Probe, wante
 def follow(host: Host, request: dict[str, Any], collected: LineCollector) -> str:
     """Runs the client on the host; returns its error output. Ctrl-C and a lost connection end it early."""
     command = StringCommand("python3", "-I", "-c", QuoteString(BOOT))
-    channel = host.connector.start(command, program(request), _sudo=remote.needs_sudo(host))
+    channel = host.connector.start(command, program(request), _sudo=uses_sudo(host))
     channel.settimeout(POLL_SECONDS)
     received, stopped, held, complaints, count = time.monotonic(), 0.0, b"", b"", 0
     try:

@@ -10,7 +10,7 @@ import gevent
 from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.connection.login_shell import MARK
-from rigup.host import Host
+from rigup.host import Host, uses_sudo
 from rigup.operations.primitives import remote
 
 CHUNK = 1 << 16
@@ -29,7 +29,7 @@ def run_line_by_line(host: Host, words: tuple[str, ...], out: Take, err: Take, r
     Raises one of `remote.CONNECTION_ERRORS` when the connection is lost.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
-    channel, begun = host.connector.stream(command, _sudo=root and remote.needs_sudo(host))
+    channel, begun = host.connector.stream(command, _sudo=root and uses_sudo(host))
     complaints = gevent.spawn(_complaints, channel, begun, err)
     try:
         _each_line(channel, channel.recv, b"", out)

@@ -23,7 +23,7 @@ from rigup.connection.fact_batch import CommandResult, digest
 from rigup.connection.pyinfra_internals import CommandOutput
 from rigup.errors import HostFailed
 from rigup.host import Host
-from rigup.operations.primitives.remote import CONNECTION_ERRORS, IN_ENGLISH
+from rigup.operations.primitives.remote import CONNECTION_ERRORS, IN_ENGLISH, words_of
 
 FRESH_SECONDS = 30.0
 QUESTION_SECONDS = 300
@@ -71,10 +71,7 @@ class FactReader:
             found = self._found(text, arguments, run) if _is_plain(command, text, arguments) else None
             status, output = found.returned() if found else run(command, **arguments)
         except CONNECTION_ERRORS as error:  # pyinfra would log it and continue with a default value
-            raise HostFailed(
-                f"{self.host.name}: connection lost ({type(error).__name__}: {error})".replace(": )", ")"),
-                "run the same command again",
-            ) from None
+            raise HostFailed(words_of(self.host, error), "run the same command again") from None
         if not status:
             said = [line.line for line in output.combined_lines if line.line.strip()]
             self._why = f"{' '.join(text.split())[:60]}: {said[-1].strip() if said else 'no output'}"

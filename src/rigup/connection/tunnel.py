@@ -19,7 +19,7 @@ from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.connection.login_shell import MARK
 from rigup.errors import HostFailed, RigupError, Unreachable
-from rigup.host import Host
+from rigup.host import Host, uses_sudo
 from rigup.operations.primitives import remote
 from rigup.programs import program_file
 
@@ -134,10 +134,9 @@ class _PortGuard:
     def __init__(self, host: Host, unit: str, there: tuple[str, int]) -> None:
         text = program_file("listeners.py").read_text()
         words = ("python3", "-I", "-c", text, unit, there[0], str(there[1]))
-        command = StringCommand(*map(QuoteString, words))
         self._lock, self._held = Semaphore(), b""
         try:
-            self._channel = host.connector.start(command, "", _sudo=remote.needs_sudo(host))
+            self._channel = host.connector.start(StringCommand(*map(QuoteString, words)), "", _sudo=uses_sudo(host))
         except remote.CONNECTION_ERRORS:
             raise HostFailed(f"{host.name}: connection lost", "run the same command again") from None
         self._channel.settimeout(GUARD_SECONDS)

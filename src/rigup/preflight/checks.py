@@ -6,12 +6,11 @@ import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
-from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.systems import system_facts
 from rigup.facts.probe import Disk, Probe
 from rigup.operations.builds.source import name_of
 from rigup.operations.service.gpu_binding import unknown_gpu_uuids
-from rigup.plan import Finding, Plan
+from rigup.plan import Build, Finding, Plan
 from rigup.preflight.driver import driver_findings
 from rigup.preflight.rig import differences
 from rigup.preflight.virtualisation import virtualisation_findings
@@ -22,7 +21,8 @@ CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
 UNPACKED = {"cuda": 2.2, "cpu": 3.4}
-"""How much larger wheels are when unpacked, without bytecode, as measured (docs/builds.md, Python environments)."""
+"""How much larger wheels are at least when unpacked, without bytecode, as measured (docs/builds.md, Python
+environments). Images count as they are packed in the registry."""
 IMAGES = "/var/lib/containers"
 OF_APPLY_ALONE = ("host-clock", "host-disk", "host-port")
 """Rules that only matter to a verb that puts something on a host."""
@@ -127,8 +127,8 @@ def spare_bytes(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, int]:
 
 def uncounted_notes(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[str]:
     """Warnings about missing environments whose size the lock does not have."""
-    for environment in _lacking_environments(probe, plans):
-        if not environment.bytes:
+    for build in _missing_builds(probe, plans):
+        if (environment := build.environment) and not environment.bytes:
             yield (
                 f"warning: rigup.lock has no size of the wheels of {environment.engine} {environment.version}, so the "
                 "disk check leaves this environment out; the host checks again before it unpacks them. To add the "
@@ -138,15 +138,13 @@ def uncounted_notes(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[str]:
 
 def _by_disk(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, list[tuple[Disk, str, int]]]:
     """By mount, what goes there with its bytes: counted together, as it is written side by side."""
+    builds = _missing_builds(probe, plans)
+    environments = [build.environment for build in builds if build.environment]
     needed = (
-        (
-            layout.BUILDS,
-            "a build needs",
-            SPACE_FOR_A_BUILD if any(_missing_build(probe, plan) for plan in plans) else 0,
-        ),
-        (layout.BUILDS, "an environment needs", _missing_environments(probe, plans)),
+        (layout.BUILDS, "a build needs", SPACE_FOR_A_BUILD if any(build.method == "source" for build in builds) else 0),
+        (layout.BUILDS, "an environment needs", sum(int(each.bytes * UNPACKED[each.variant]) for each in environments)),
         (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
-        (IMAGES, "an image needs", _missing_images(probe, plans)),
+        (IMAGES, "an image needs", sum(build.image.bytes for build in builds if build.image)),
     )
     found: dict[str, list[tuple[Disk, str, int]]] = {}
     for folder, what, size in needed:
@@ -160,34 +158,10 @@ def _mount(disk: Disk) -> str:
     return disk.mount or disk.folder
 
 
-def _missing_build(probe: Probe, plan: Plan) -> bool:
-    if plan.build is None or plan.build.method != "source":
-        return False
-    return not probe.builds or name_of(plan.build, probe.architecture, probe.os) not in probe.builds
-
-
-def _missing_environments(probe: Probe, plans: tuple[Plan, ...]) -> int:
-    """How many bytes the Python environments that are still missing will take at least, unpacked."""
-    return sum(int(each.bytes * UNPACKED[each.variant]) for each in _lacking_environments(probe, plans))
-
-
-def _lacking_environments(probe: Probe, plans: tuple[Plan, ...]) -> list[LockedEnvironment]:
-    wanted = {
-        name_of(plan.build, probe.architecture, probe.os): plan.build.environment
-        for plan in plans
-        if plan.build and plan.build.environment
-    }
-    return [environment for name, environment in wanted.items() if name not in probe.builds]
-
-
-def _missing_images(probe: Probe, plans: tuple[Plan, ...]) -> int:
-    """How many bytes of images are still missing, as they are packed in the registry."""
-    wanted = {
-        name_of(plan.build, probe.architecture, probe.os): plan.build.image.bytes
-        for plan in plans
-        if plan.build and plan.build.image
-    }
-    return sum(size for name, size in wanted.items() if name not in probe.builds)
+def _missing_builds(probe: Probe, plans: tuple[Plan, ...]) -> list[Build]:
+    """The builds of these plans that the host lacks, each once."""
+    wanted = {name_of(plan.build, probe.architecture, probe.os): plan.build for plan in plans if plan.build}
+    return [build for name, build in wanted.items() if name not in probe.builds]
 
 
 def missing_weights(probe: Probe, plans: tuple[Plan, ...], more: float = 0.0) -> int:

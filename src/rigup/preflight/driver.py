@@ -61,7 +61,7 @@ def _unfit(needing: list[Plan], probe: Probe) -> Iterator[Finding]:
             'let rigup install and hold the lock\'s: remove driver = "keep"',
         )
     if not nvidia.loaded:
-        (floor, *_) = sorted((plan.driver_floor for plan in needing), reverse=True)
+        floor = max(plan.driver_floor for plan in needing)
         yield Finding(
             rule="host-driver",
             message=f"no NVIDIA driver is loaded, and {why}; this plan needs {floor} or later",

@@ -1,6 +1,7 @@
-"""Judges whether the GPUs' links do what they can, and whether the cards are well. Pure.
+"""Judges whether the GPUs' links do what they can, and whether the cards are well, also under load. Pure.
 
-Sources: the NCCL user guide, troubleshooting (ACS, IOMMU); NVIDIA's Xid catalogue; PCI Express specification (rates).
+Sources: the NCCL user guide, troubleshooting (ACS, IOMMU); NVIDIA's Xid catalogue; PCI Express specification (rates);
+nvml.h, clocks event reasons.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from rigup.facts.gpu_load import GpuLoad, HostLoad
 from rigup.facts.gpus import ProbedGpu
 from rigup.facts.links import GpuLink, Links, PairLink
 from rigup.facts.probe import Probe
@@ -21,6 +23,7 @@ LEAST_SHARE = 0.5
 _XIDS_OF_PROGRAMS = {13, 31, 43, 45}
 _BIOS = "in the BIOS, or reseat the card and its riser"
 SLOWED = {"hardware slowdown", "software thermal", "hardware thermal", "power brake"}
+_POWER_CAP = "power cap"
 COOLING = "check fans, airflow and power cables; lower its limit"
 
 
@@ -189,3 +192,35 @@ def _xids(links: Links) -> Iterator[LinkFinding]:
 def unmeasured(links: Iterable[GpuLink | PairLink]) -> str:
     """Why something was not measured, each reason once; "" if everything was."""
     return "; ".join(dict.fromkeys(link.unmeasured for link in links if link.unmeasured))
+
+
+def load_findings(load: HostLoad, probe: Probe) -> Iterator[LinkFinding]:
+    """Everything to be said of a host's GPUs under load."""
+    limits = {gpu.index: gpu.power.limit_w for gpu in probe.gpus}
+    if not load.gpus:
+        yield LinkFinding(False, "NVML reported nothing about the GPUs during the load")
+    for gpu in load.gpus:
+        yield from _loaded_gpu(gpu, limits.get(gpu.gpu))
+
+
+def _loaded_gpu(gpu: GpuLoad, limit_w: float | None) -> Iterator[LinkFinding]:
+    held = gpu.held_back or {}
+    if slowed := {reason: share for reason, share in held.items() if reason in SLOWED and share}:
+        at = f" at up to {gpu.temperature_most_c:g} °C" if gpu.temperature_most_c is not None else ""
+        most = max(slowed.values())
+        yield LinkFinding(
+            True,
+            f"GPU {gpu.gpu}: slowed down in {most:.0%} of the load{at}: {', '.join(slowed)}{_clocks(gpu)}",
+            COOLING,
+        )
+    if share := held.get(_POWER_CAP):
+        limit = f" of {limit_w:g} W" if limit_w is not None else ""
+        yield LinkFinding(False, f"GPU {gpu.gpu}: at its power limit{limit} in {share:.0%} of the load{_clocks(gpu)}")
+    if gpu.held_back is None:
+        yield LinkFinding(False, f"GPU {gpu.gpu}: NVML does not report what limits its clock")
+
+
+def _clocks(gpu: GpuLoad) -> str:
+    if gpu.clock_mhz is None:
+        return ""
+    return f"; {gpu.clock_mhz:.0f} MHz" + (f" of {gpu.highest_clock_mhz:.0f}" if gpu.highest_clock_mhz else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rigup.facts.probe import Probe, ProbedGpu
@@ -72,7 +73,8 @@ def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
     if probe.gpus:
         yield from _answering(rig, probe, len(lost))
     elif len(probe.pci_gpus) != len(rig.gpus):
-        yield _counts(rig, f"{len(probe.pci_gpus) or 'no'} NVIDIA GPU{_s(len(probe.pci_gpus))} on the PCI bus", probe)
+        number = len(probe.pci_gpus)
+        yield _counts(rig, f"{number or 'no'} NVIDIA GPU{'' if number == 1 else 's'} on the PCI bus", probe)
 
 
 def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:
@@ -80,17 +82,13 @@ def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:
     named = [name for name in found if name]
     if not lost and sorted(declared) != sorted(found):
         yield _counts(rig, _counted(found), probe)
-    elif lost and (len(declared) != len(found) or not _contains(declared, named)):
+    elif lost and (len(declared) != len(found) or not Counter(named) <= Counter(declared)):
         unnamed = len(found) - len(named)
         yield _counts(rig, _counted(named) + (f" and {unnamed} unidentified" if unnamed else ""), probe)
     by_name = {gpu.name: gpu for gpu in rig.gpus}
     for gpu in probe.gpus:
         if gpu.name in by_name:
             yield from _memory(by_name[gpu.name], gpu)
-
-
-def _contains(declared: list[str], named: list[str]) -> bool:
-    return all(named.count(name) <= declared.count(name) for name in named)
 
 
 def _memory(declared: Gpu, gpu: ProbedGpu) -> Iterator[Finding]:
@@ -122,8 +120,4 @@ def described(gpu: ProbedGpu) -> str:
 
 
 def _counted(names: list[str]) -> str:
-    return ", ".join(f"{names.count(name)}x {name}" for name in dict.fromkeys(names)) or "no GPU"
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"
+    return ", ".join(f"{count}x {name}" for name, count in Counter(names).items()) or "no GPU"

@@ -13,8 +13,7 @@ from rigup.host import Host
 from rigup.operations.driver.links import read_links
 from rigup.operations.primitives.progress import Progress, report
 from rigup.plan import Finding
-from rigup.preflight.gpu_load import load_findings
-from rigup.preflight.links import LinkFinding, link_findings
+from rigup.preflight.links import LinkFinding, link_findings, load_findings
 from rigup.run.runner import Run
 
 

@@ -89,7 +89,7 @@ def test_its_last_service_goes_only_where_that_is_asked_for(
 ) -> None:
     called: list[tuple[str, ...]] = []
     monkeypatch.setattr(roles.site, "removed", called.append)
-    monkeypatch.setattr(roles.site, "gateway", lambda wanted, probe, packages: None)
+    monkeypatch.setattr(roles.site, "no_gateway", lambda: None)
     monkeypatch.setattr(roles.site, "exporters", lambda probe, settings, alone: None)
     tokens: list[str] = []
     monkeypatch.setattr(roles.site, "no_hub_token", lambda: tokens.append("gone"))

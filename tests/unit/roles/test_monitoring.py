@@ -34,7 +34,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
         return noted
 
-    for name in ("removed_exporters", "text_files", "debian_packages", "gpu_exporter", "running_units"):
+    for name in ("removed_part", "text_files", "debian_packages", "gpu_exporter", "running_units"):
         monkeypatch.setattr(roles.monitoring, name, note(name))
     monkeypatch.setattr(roles.monitoring, "host", SimpleNamespace(name="box", get_fact=lambda fact, **words: ()))
     return calls
@@ -47,9 +47,9 @@ def told(wanted: Monitoring | None, os: str = "debian-12", alone: bool = False) 
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
-        (None, ["removed_exporters"]),
-        (NODE, ["removed_exporters", "text_files", "debian_packages", "running_units"]),
-        (GPUS, ["removed_exporters", "text_files", "gpu_exporter", "running_units"]),
+        (None, ["removed_part"]),
+        (NODE, ["removed_part", "text_files", "debian_packages", "running_units"]),
+        (GPUS, ["removed_part", "text_files", "gpu_exporter", "running_units"]),
         (BOTH, ["text_files", "debian_packages", "gpu_exporter", "running_units"]),
     ],
 )
@@ -77,7 +77,7 @@ def test_what_comes_along_comes_where_nothing_is_served(monkeypatch: pytest.Monk
     monkeypatch.setattr(roles.site, "_serve", lambda *_: None)
     monkeypatch.setattr(roles.site, "_clean_up", lambda *_: None)
     monkeypatch.setattr(roles.site, "monitoring", lambda *arguments: alone.append(arguments[-1]))
-    monkeypatch.setattr(roles.site, "gateway", lambda *_: None)
+    monkeypatch.setattr(roles.site, "no_gateway", lambda: None)
     settings = HostSettings(monitoring=NODE)
     roles.site.provision((object(),) if serves else (), Probe(), settings)  # type: ignore[arg-type]
     assert alone == [not serves]
@@ -86,11 +86,11 @@ def test_what_comes_along_comes_where_nothing_is_served(monkeypatch: pytest.Monk
 def test_only_what_is_not_wanted_is_taken_away(called: list[tuple[str, dict[str, Any]]]) -> None:
     for wanted in (None, NODE, GPUS):
         told(wanted)
-    gone = [words for name, words in called if name == "removed_exporters"]
-    assert [(words["files"], words["units"], words["remains"]) for words in gone] == [
-        (NODE_FILES + GPU_FILES, NODE_UNITS + GPU_UNITS, (TEXT_FILE,)),
-        (GPU_FILES, GPU_UNITS, ()),
-        (NODE_FILES, NODE_UNITS, (TEXT_FILE,)),
+    gone = [words["part"] for name, words in called if name == "removed_part"]
+    assert [(part.traces, part.units, part.paths) for part in gone] == [
+        (NODE_FILES + GPU_FILES, NODE_UNITS + GPU_UNITS, (*NODE_FILES, *GPU_FILES, TEXT_FILE)),
+        (GPU_FILES, GPU_UNITS, GPU_FILES),
+        (NODE_FILES, NODE_UNITS, (*NODE_FILES, TEXT_FILE)),
     ]
 
 

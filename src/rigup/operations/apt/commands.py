@@ -67,12 +67,10 @@ def wait_for_lock(host: Host, step: str) -> None:
 
     Raises HostFailed with the holder after LOCK_SECONDS, or Cancelled: a step may have waited long for its turn.
     """
-    if jobs.cancelled():
-        raise jobs.Cancelled(f"{host.name}: {step}: cancelled before apt began")
+    jobs.check_cancelled(f"{host.name}: {step}: cancelled before apt began")
     deadline = time.monotonic() + LOCK_SECONDS
     while holder := lock_holder(remote.run(host, "sh", "-c", _HELD).stdout):
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
+        jobs.check_cancelled(f"{host.name}: {step}: cancelled while waiting for apt")
         if time.monotonic() > deadline:
             raise HostFailed(*_too_long(f"{host.name}: {step}", holder))
         what = "cloud-init to finish" if holder == CLOUD_INIT else f"apt's lock, held by {holder}"
@@ -239,6 +237,13 @@ def exact(name: str, packages: Mapping[str, str], there: Mapping[str, tuple[str,
             )
         found.append(f"{package}={full[0]}")
     return tuple(found)
+
+
+def install_exactly(host: Host, step: str, packages: Mapping[str, str]) -> None:
+    """Installs packages at these versions, without revision, from lists that are up to date. Raises like `exact`."""
+    wanted = exact(host.name, packages, versions(host, packages))
+    report(Progress(host.name, step, text=f"installing {', '.join(packages)}"))
+    install(host, step, wanted)
 
 
 def upstream(version: str) -> str:

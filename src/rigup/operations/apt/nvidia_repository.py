@@ -1,11 +1,11 @@
-"""NVIDIA's package repository on a host, trusted by one key whose fingerprint rigup checks first."""
+"""NVIDIA's package repositories on a host, each trusted by one key whose fingerprint rigup checks first."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -26,28 +26,111 @@ MOST_KEY = 2**20
 
 @dataclass(frozen=True)
 class Sources:
-    """apt's configuration for NVIDIA: rigup's source, its keyring, and other files that name NVIDIA's repository."""
+    """apt's configuration for a repository: rigup's keyring, and the text, by path, of each file that names it."""
 
-    own: str = ""
     keyring: bytes = b""
-    others: tuple[tuple[str, str], ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
-class NvidiaSources(FactBase[Sources]):
-    """Reads a `Sources` in one command."""
+class RepositorySources(FactBase[Sources]):
+    """Reads a `Sources` in one command. named: the part of an address that identifies the repository."""
 
-    @staticmethod
-    def default() -> Sources:
-        return Sources()
+    default = Sources
 
-    def command(self) -> str:
-        keyring = f"echo '{FILE_MARK} keyring'; base64 -w0 {KEYRING} 2>/dev/null; echo"
-        return f"{keyring}; {foreign_sources.question(NVIDIA)}"
+    def command(self, keyring: str, named: str) -> str:
+        key = f"echo '{FILE_MARK} keyring'; base64 -w0 {keyring} 2>/dev/null; echo"
+        return f"{key}; {foreign_sources.question(named)}"
 
     def process(self, output: list[str]) -> Sources:
         files = files_of(output)
-        keyring, own = files.pop("keyring", ""), files.pop(SOURCE, "")
-        return Sources(own, _decoded(keyring), tuple(files.items()))
+        return Sources(_decoded(files.pop("keyring", "")), files)
+
+
+@dataclass(frozen=True)
+class SignedRepository:
+    """A repository as rigup configures it for apt: a source of its own, signed by the pinned key only.
+
+    named: the part of an address that identifies it. owner: of its packages, for messages. setting: the prefix of the
+    group_data keys that set another repository or key. files: rigup's, text by path; the source is the first.
+    """
+
+    repository: DriverRepository
+    named: str
+    owner: str
+    setting: str
+    keyring: str
+    files: Mapping[str, str]
+
+    @property
+    def source(self) -> str:
+        """The path of rigup's source."""
+        return next(iter(self.files))
+
+    def read(self, host: Host) -> Sources:
+        """What the host has of it."""
+        there: Sources = host.get_fact(RepositorySources, keyring=self.keyring, named=self.named)
+        return there
+
+    def is_right(self, there: Sources) -> bool:
+        """Whether the host has this repository with this key, and no other source of its packages."""
+        own = there.files.get(self.source, "") == self.files[self.source].strip()
+        trusted = openpgp.holds_only(there.keyring, self.repository.fingerprint)
+        return own and trusted and not foreign_sources.naming(self._others(there), self.named)
+
+    def refuse_unclear(self, name: str, there: Sources) -> None:
+        """Raises HostFailed if a source accepts these packages unsigned, or shares its file with other sources."""
+        foreign_sources.refuse_unclear(name, self._others(there), self.named, self.owner)
+
+    def provide(self, host: Host) -> None:
+        """Adds the repository as a separate source with its checked key, and disables other sources of it."""
+        key = self.fetched_key(host)
+        foreign_sources.put_aside(host, self.read(host).files, self.named, self.source)
+        remote.make_folders(host, self.keyring.rpartition("/")[0])
+        remote.write_file(host, self.keyring, key)
+        for path, text in self.files.items():
+            remote.write_file(host, path, text)
+
+    def fetched_key(self, host: Host) -> bytes:
+        """The key, fetched by the host and checked here. Raises HostFailed if the fingerprint differs."""
+        address, pinned = self.repository.key_address, self.repository.fingerprint
+        curl = "curl --fail --silent --show-error --location --max-time 60 --output -"
+        fetch = f'{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
+        fetched = remote.run(host, "sh", "-c", fetch, "rigup", address, timeout=90)
+        data = _decoded(fetched.stdout.strip())
+        if not data:
+            raise HostFailed(f"{host.name}: cannot fetch {address}: {fetched.last_line}", self._unreachable)
+        try:
+            found = openpgp.fingerprints(data)
+        except ValueError as error:
+            raise HostFailed(
+                f"{host.name}: {address}: {error}", "check that the address is NVIDIA's repository"
+            ) from None
+        if found != (pinned,):
+            raise HostFailed(
+                f"{host.name}: {address}: the key's fingerprint is {' and '.join(found)}, not the pinned {pinned}",
+                f"nothing was changed; verify the key before you pin it: {self.setting}_key_fingerprint in group_data",
+            )
+        return openpgp.binary(data)
+
+    def refresh(self, host: Host, step: str) -> None:
+        """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong."""
+        try:
+            commands.update(host, step, self.source)
+        except HostFailed as error:
+            message = error.message.replace(f"{host.name}: {step}:", f"{host.name}: {self.repository.address}:", 1)
+            raise HostFailed(message, self._unreachable) from None
+
+    @property
+    def _unreachable(self) -> str:
+        return f"check the host's network, or set a mirror: {self.setting}_repository in group_data"
+
+    def _others(self, there: Sources) -> dict[str, str]:
+        return {path: text for path, text in there.files.items() if path != self.source}
+
+
+def driver_source(repository: DriverRepository) -> SignedRepository:
+    """NVIDIA's repository of drivers and CUDA. repository: from `driver_repository`."""
+    return SignedRepository(repository, NVIDIA, "NVIDIA's packages", "nvidia", KEYRING, {SOURCE: source(repository)})
 
 
 @operation()
@@ -56,88 +139,13 @@ def nvidia_repository(repository: DriverRepository) -> Generator[FunctionCommand
 
     + repository: from `driver_repository`
     """
-    there = host.get_fact(NvidiaSources)
-    refuse_unclear(host.name, there)
-    if is_right(there, repository):
+    wanted = driver_source(repository)
+    there = wanted.read(host)
+    wanted.refuse_unclear(host.name, there)
+    if wanted.is_right(there):
         host.noop(f"{repository.address} is configured")
         return
-    yield step(provide, repository)
-
-
-def is_right(there: Sources, repository: DriverRepository) -> bool:
-    """Whether the host has this repository with this key, and no other source of NVIDIA's packages."""
-    others = foreign_sources.naming(dict(there.others), NVIDIA)
-    trusted = openpgp.holds_only(there.keyring, repository.fingerprint)
-    return there.own == source(repository).strip() and trusted and not others
-
-
-def refuse_unclear(name: str, there: Sources) -> None:
-    """Raises HostFailed if a source accepts NVIDIA's packages unsigned, or shares its file with other sources."""
-    foreign_sources.refuse_unclear(name, dict(there.others), NVIDIA, "NVIDIA's packages")
-
-
-def provide(host: Host, repository: DriverRepository) -> None:
-    """Adds the repository as a separate source with its checked key, and disables other sources of it."""
-    others = dict(host.get_fact(NvidiaSources).others)
-    replace_sources(host, fetched_key(host, repository), KEYRING, others, NVIDIA, {SOURCE: source(repository)})
-
-
-def replace_sources(
-    host: Host, key: bytes, keyring: str, others: Mapping[str, str], named: str, files: Mapping[str, str]
-) -> None:
-    """Disables sources of a repository, and writes rigup's with its key.
-
-    others: texts of apt's files by path. named: the part of an address that identifies the repository. files: of
-    rigup's, by path; the source is the first.
-    """
-    foreign_sources.put_aside(host, others, named, next(iter(files)))
-    remote.make_folders(host, keyring.rpartition("/")[0])
-    remote.write_file(host, keyring, key)
-    for path, text in files.items():
-        remote.write_file(host, path, text.rstrip("\n"))
-
-
-def fetched_key(host: Host, repository: DriverRepository, setting: str = "nvidia") -> bytes:
-    """The repository's key, fetched by the host and checked here. Raises HostFailed if the fingerprint differs.
-
-    setting: the prefix of the group_data keys that set another repository or key.
-    """
-    curl = "curl --fail --silent --show-error --location --max-time 60 --output -"
-    fetch = f'{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
-    fetched = remote.run(host, "sh", "-c", fetch, "rigup", repository.key_address, timeout=90)
-    data = _decoded(fetched.stdout.strip())
-    if not data:
-        raise HostFailed(
-            f"{host.name}: cannot fetch {repository.key_address}: {fetched.last_line}",
-            f"check the host's network, or set a mirror: {setting}_repository in group_data",
-        )
-    try:
-        found = openpgp.fingerprints(data)
-    except ValueError as error:
-        raise HostFailed(
-            f"{host.name}: {repository.key_address}: {error}", "check that the address is NVIDIA's repository"
-        ) from None
-    if found != (repository.fingerprint,):
-        raise HostFailed(
-            f"{host.name}: {repository.key_address}: the key's fingerprint is {' and '.join(found)}, not the "
-            f"pinned {repository.fingerprint}",
-            f"nothing was changed; verify the key before you pin it: {setting}_key_fingerprint in group_data",
-        )
-    return openpgp.binary(data)
-
-
-def refresh(host: Host, step: str, repository: DriverRepository, source: str = SOURCE, setting: str = "nvidia") -> None:
-    """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong.
-
-    source: its file. setting: as for `fetched_key`.
-    """
-    try:
-        commands.update(host, step, source)
-    except HostFailed as error:
-        raise HostFailed(
-            error.message.replace(f"{host.name}: {step}:", f"{host.name}: {repository.address}:", 1),
-            f"check the host's network, or set a mirror: {setting}_repository in group_data",
-        ) from None
+    yield step(wanted.provide)
 
 
 def _decoded(text: str) -> bytes:

@@ -1,8 +1,8 @@
-"""Installs Debian packages; updates package lists only if something is missing, and waits for apt's lock."""
+"""Installs Debian packages, some at exact versions. Waits for apt's lock, and updates lists only if one is missing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping
 from typing import Any
 
 from pyinfra import host
@@ -10,11 +10,13 @@ from pyinfra.api import operation
 from pyinfra.facts.deb import DebPackages
 
 from rigup.errors import HostFailed
+from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
 from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
+from rigup.systemd.driver_files import SOURCE
 
 STEP = "packages"
 LOCK_PATIENCE_SECONDS = 300
@@ -35,11 +37,28 @@ def debian_packages(packages: Iterable[str]) -> None:
 
 def have_packages(host: Host, step: str, packages: Collection[str]) -> None:
     """Installs what is missing of these packages. For the function of a step, which may run beside other operations."""
-    listed = remote.run(host, "dpkg-query", "-W", "-f", "${db:Status-Status} ${Package}\\n", *packages).stdout
-    there = {name for state, _, name in (line.partition(" ") for line in listed.splitlines()) if state == "installed"}
-    if missing := sorted(set(packages) - there):
+    if missing := sorted(set(packages) - _installed(host, packages).keys()):
         commands.update(host, step)
         commands.install(host, step, missing)
+
+
+def have_versions(host: Host, step: str, packages: Mapping[str, str]) -> None:
+    """Installs the packages of NVIDIA's repository that do not have their versions.
+
+    Raises HostFailed with the available versions if the host's sources lack one.
+    """
+    there = _installed(host, packages)
+    missing = {name: version for name, version in packages.items() if there.get(name) != version}
+    if missing:
+        commands.update(host, step, SOURCE)
+        commands.install_exactly(host, step, missing)
+
+
+def _installed(host: Host, packages: Collection[str]) -> dict[str, str]:
+    """The version, without the package's revision, of each of these packages that is installed."""
+    query = ("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n", *packages)
+    lines = [line.split() for line in remote.run(host, *query).stdout.splitlines()] if packages else []
+    return {words[1]: commands.upstream(words[2]) for words in lines if len(words) == 3 and words[0] == "installed"}
 
 
 @operation()
@@ -72,3 +91,17 @@ def _ready(host: Host, packages: list[str]) -> None:
         if set(packages) - commands.versions(host, packages).keys():
             raise
     require_room(host, STEP, ("--no-install-recommends", "install", *packages))
+
+
+@operation()
+def pinned_packages(packages: Mapping[str, str], probe: Probe) -> Generator[Any, None, None]:
+    """Ensures that these packages have these versions.
+
+    + packages: version by name, without the package's revision
+    + probe: the host's state when it was probed
+    """
+    there = {name: commands.upstream(version) for name, version in probe.nvidia.packages.items()}
+    if all(there.get(name) == version for name, version in packages.items()):
+        host.noop(f"{', '.join(packages)} are installed")
+        return
+    yield step(have_versions, "cuda", packages)

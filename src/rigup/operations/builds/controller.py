@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import gevent
 from gevent.lock import RLock
@@ -63,12 +64,10 @@ def lacking(build: Build) -> str:
     return ""
 
 
-def compiled(
-    builder: Builder, build: Build, name: str, archive: Path, check: tuple[tuple[str, ...], str], counted: Counted
-) -> BuildRecord:
+def compiled(builder: Builder, name: str, job: Callable[[str, str], dict[str, Any]], counted: Counted) -> BuildRecord:
     """The record of a build, which is compiled unless it exists by then.
 
-    archive: the source. check: argv relative to the build's folder, and the expected text of its output.
+    job: returns that of build_source.py, given where it works and where it leaves the build.
     Raises HostFailed with the compiler's last line, or Cancelled.
     """
     builder.folder.mkdir(parents=True, exist_ok=True)
@@ -77,24 +76,12 @@ def compiled(
             return record
         with tempfile.TemporaryDirectory(dir=builder.folder, prefix=".work-") as folder:
             work = Path(folder)
-            job = {
-                "archive": str(archive),
-                "sha256": build.sha256,
-                "root": build.root,
-                "flags": build.flags,
-                "cmake": build.cmake,
-                "targets": build.targets,
-                "work": str(work / "tree"),
-                "result": str(work / name),
-                "check": check[0],
-                "expect": check[1],
-                "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": CONTROLLER},
-            }
-            (work / "job.json").write_text(json.dumps(job))
+            result = work / name
+            (work / "job.json").write_text(json.dumps(job(str(work / "tree"), str(result))))
             _run(work, counted)
             packed = work / "packed.tar.gz"
             with tarfile.open(packed, "w:gz") as tar:
-                tar.add(work / name, name)
+                tar.add(result, name)
             return keep_archive(builder, name, packed)
 
 
@@ -111,8 +98,7 @@ def _run(work: Path, counted: Counted) -> None:
         )
     try:
         while process.poll() is None:
-            if jobs.cancelled():
-                raise jobs.Cancelled(f"{CONTROLLER}: engine: cancelled")
+            jobs.check_cancelled(f"{CONTROLLER}: engine: cancelled")
             if steps := _COUNTED.findall(_tail(log)):
                 counted(*map(int, steps[-1]))
             gevent.sleep(POLL_SECONDS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator
+from functools import partial
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
@@ -18,9 +19,8 @@ from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt.packages import have_packages
 from rigup.operations.builds import wheels
-from rigup.operations.builds.source import Check, publish, refuse_noexec
+from rigup.operations.builds.source import Check, has_result, make, refuse_noexec, result_folder, work_folder
 from rigup.operations.primitives import jobs, remote
-from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Build
 from rigup.settings import PackageSource
@@ -52,31 +52,17 @@ def _provide(host: Host, build: Build, name: str, source: PackageSource, checks:
     if build.environment is None or build.uv is None:
         raise HostFailed(f"{host.name}: {build.engine} {build.version} is not in rigup.lock", "run rigup lock")
     refuse_noexec(host)
-    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
-    job = _job(name, work, result, source.wheelhouse is not None and build.environment.python_from == "os")
-    running = jobs.going(host, job)
-    finished = remote.run(host, "test", "-f", f"{result}/manifest.json").ok
-    if not finished:
-        if not running:
-            have_packages(host, "engine", build.packages)
-            _prepare(host, build, name, source, checks)
-        _run(host, job, work, result)
-    report(Progress(host.name, "engine", text="publishing the environment"))
-    publish(host, name, work, result)
-
-
-def _run(host: Host, job: jobs.Job, work: str, result: str) -> None:
-    """Runs the job and removes the remains of a failed one."""
+    job = _job(name, source.wheelhouse is not None and build.environment.python_from == "os")
     try:
-        jobs.run(host, job)
+        make(host, name, job, partial(_prepare, host, build, name, source, checks))
     except HostFailed:
-        if not jobs.at_work(host, job):
-            remote.run(host, "rm", "-rf", work, result, timeout=300)
+        if not jobs.at_work(host, job) and not has_result(host, name):
+            remote.run(host, "rm", "-rf", work_folder(name), result_folder(name), timeout=300)
         raise
 
 
-def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
-    final = f"{layout.BUILDS}/{name}"
+def _job(name: str, private_network: bool) -> jobs.Job:
+    work, final = work_folder(name), f"{layout.BUILDS}/{name}"
     unit = layout.job_unit("build", name)
     return jobs.Job(
         unit=unit,
@@ -85,21 +71,23 @@ def _job(name: str, work: str, result: str, private_network: bool) -> jobs.Job:
         writable=(work, final, UV_CACHE),
         unit_of_progress="files",
         private_network=private_network,
-        shown=(layout.BUILDS, {work: work, final: result}),
+        shown=(layout.BUILDS, {work: work, final: result_folder(name)}),
     )
 
 
 def _prepare(host: Host, build: Build, name: str, source: PackageSource, checks: Checks) -> None:
-    """Sends the job's files and writes its configuration."""
+    """Installs the packages that the build needs, sends the job's files and writes its configuration."""
     assert build.environment is not None and build.uv is not None
-    work, result = f"{layout.BUILDS}/.work-{name}", f"{layout.BUILDS}/.result-{name}"
-    locked = build.environment
+    work, locked = work_folder(name), build.environment
+    have_packages(host, "engine", build.packages)
     uv = wheels.have_packages(host, build, source)
-    make = (
+    folders = (
         'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"; '
         'install -d -m 755 "$(dirname "$4")"; install -d -m 755 -o "$3" -g "$3" "$4"'
     )
-    remote.script(host, make, work, result, layout.WORKER_USER, UV_CACHE, doing=f"making {work}", timeout=300)
+    remote.script(
+        host, folders, work, result_folder(name), layout.WORKER_USER, UV_CACHE, doing=f"making {work}", timeout=300
+    )
     job = {
         "uv": {"file": uv, "sha256": build.uv.files[wheels.uv_wheel(build)]},
         "python": locked.python,

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,11 @@ from rigup.cache import cache_folder
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.lock import LockedSource
-from rigup.operations.apt.packages import debian_packages
+from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
-from rigup.operations.driver import cuda_packages
 from rigup.operations.primitives import jobs, remote
-from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.uploads import send_file
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
 
@@ -105,13 +104,10 @@ def _provide(host: Host, build: Build, name: str, check: Check, builders: tuple[
     """
     try:
         refuse_noexec(host)
-        compiling = _job(name)
-        running = jobs.going(host, compiling)
-        finished = remote.run(host, "test", "-f", f"{_result(name)}/manifest.json").ok
-        if running or finished:
-            _compile(host, build, name, compiling, check, running=running, finished=finished)
+        if jobs.going(host, _job(name)) or has_result(host, name):
+            _compile(host, build, name, check)
         elif not _take(host, builders, build, name, check):
-            _compile(host, build, name, compiling, check)
+            _compile(host, build, name, check)
             for builder in builders:
                 if builder.name == host.name:
                     _record(host, builder, name)
@@ -130,89 +126,103 @@ def refuse_noexec(host: Host) -> None:
         )
 
 
-def _work(name: str) -> str:
+def work_folder(name: str) -> str:
+    """Where the job of a build works."""
     return f"{layout.BUILDS}/.work-{name}"
 
 
-def _result(name: str) -> str:
+def result_folder(name: str) -> str:
+    """Where the job of a build leaves its result, which has a manifest once it is whole."""
     return f"{layout.BUILDS}/.result-{name}"
 
 
+def has_result(host: Host, name: str) -> bool:
+    """Whether the host has a whole result of a build that is not published."""
+    return remote.run(host, "test", "-f", f"{result_folder(name)}/manifest.json").ok
+
+
+def make(host: Host, name: str, job: jobs.Job, prepare: Callable[[], None]) -> None:
+    """Runs the job of a build and publishes its result, or continues with what an earlier run has left of them.
+
+    prepare: what a new job needs.
+    """
+    running = jobs.going(host, job)
+    if not has_result(host, name):
+        if not running:
+            prepare()
+        jobs.run(host, job)
+    publish(host, name)
+
+
 def _job(name: str) -> jobs.Job:
-    command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{_work(name)}/job.json")
-    writable = (_work(name), _result(name))
+    work = work_folder(name)
+    command = ("python3", f"{layout.PROGRAMS}/build_source.py", f"{work}/job.json")
+    writable = (work, result_folder(name))
     return jobs.Job(layout.job_unit("build", name), "engine", command, writable, "steps", private_network=True)
 
 
-def _compile(
-    host: Host,
-    build: Build,
-    name: str,
-    compiling: jobs.Job,
-    check: Check,
-    running: bool = False,
-    finished: bool = False,
-) -> None:
-    """Compiles, or continues the running job or finished result of an earlier run."""
-    if build.address is None or build.sha256 is None:
-        raise HostFailed(
-            f"{host.name}: {build.engine} {build.version}: rigup.lock has no source archive", "run rigup lock"
-        )
-    work, result = _work(name), _result(name)
-    if not finished:
-        if not running:
-            _send_source(host, build, work, result)
+def _compile(host: Host, build: Build, name: str, check: Check) -> None:
+    def prepare() -> None:
+        work = work_folder(name)
+        _send_source(host, build, name)
         debian_packages(build.packages)
-        cuda_packages.have(host, "engine", build.pinned_packages)
-        if not running:
-            job = {
-                "archive": f"{work}/source.archive",
-                "sha256": build.sha256,
-                "root": build.root,
-                "flags": build.flags,
-                "cmake": build.cmake,
-                "targets": build.targets,
-                "work": f"{work}/tree",
-                "result": result,
-                "check": check[0],
-                "expect": check[1],
-                "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": host.name},
-            }
-            remote.write_file(host, f"{work}/job.json", json.dumps(job))
-        jobs.run(host, compiling)
-    publish(host, name, work, result)
+        have_versions(host, "engine", build.pinned_packages)
+        archive = f"{work}/source.archive"
+        job = compile_job(build, name, archive, check, host.name, f"{work}/tree", result_folder(name))
+        remote.write_file(host, f"{work}/job.json", json.dumps(job))
+
+    make(host, name, _job(name), prepare)
+
+
+def compile_job(
+    build: Build, name: str, archive: str, check: Check, built_by: str, work: str, result: str
+) -> dict[str, Any]:
+    """The job of build_source.py. archive, work, result: where it reads the source, works, and leaves the build."""
+    return {
+        "archive": archive,
+        "sha256": build.sha256,
+        "root": build.root,
+        "flags": build.flags,
+        "cmake": build.cmake,
+        "targets": build.targets,
+        "work": work,
+        "result": result,
+        "check": check[0],
+        "expect": check[1],
+        "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": built_by},
+    }
 
 
 def _source(host: Host, build: Build) -> Path:
     """The source archive in this machine's cache; downloads it if missing."""
-
-    def progress(done: int, total: int) -> None:
-        report(Progress(host.name, "engine", done, total, "bytes", "fetching the source archive"))
-
-    assert build.address is not None and build.sha256 is not None
+    if build.address is None or build.sha256 is None:
+        raise HostFailed(
+            f"{host.name}: {build.engine} {build.version}: rigup.lock has no source archive", "run rigup lock"
+        )
     source = LockedSource(
         engine=build.engine, version=build.version, address=build.address, sha256=build.sha256, root=build.root
     )
     with _FETCHING.setdefault(build.sha256, RLock()):
         from rigup.sources.archives import fetch_source  # most runs fetch nothing
 
+        progress = counting(host.name, "engine", "bytes", "fetching the source archive")
         return fetch_source(source, cache_folder() / "sources", progress)
 
 
-def _send_source(host: Host, build: Build, work: str, result: str) -> None:
-    archive = _source(host, build)
-    make = 'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"'
-    remote.script(host, make, work, result, layout.WORKER_USER, doing=f"making {work}")
+def _send_source(host: Host, build: Build, name: str) -> None:
+    archive, work = _source(host, build), work_folder(name)
+    folders = 'rm -rf "$1" "$2"; mkdir -m 755 "$1" "$2" "$1/tree"; chown "$3:$3" "$1/tree" "$2"'
+    remote.script(host, folders, work, result_folder(name), layout.WORKER_USER, doing=f"making {work}")
     report(Progress(host.name, "engine", text="sending the source archive"))
-    send_file(host, archive, f"{work}/source.archive")
+    remote.send_file(host, archive, f"{work}/source.archive")
 
 
-def publish(host: Host, name: str, work: str, result: str) -> None:
-    """Publishes the finished folder: hands it to root, makes it read-only, and renames it."""
-    if not remote.run(host, "test", "-f", f"{result}/manifest.json").ok:
+def publish(host: Host, name: str) -> None:
+    """Publishes the result of a build: hands it to root, makes it read-only, and renames it."""
+    if not has_result(host, name):
         raise HostFailed(f"{host.name}: build {name} produced no result", "run rigup apply again to rebuild it")
     put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
-    words, doing = (result, f"{layout.BUILDS}/{name}", work), f"installing build {name}"
+    words, doing = (result_folder(name), f"{layout.BUILDS}/{name}", work_folder(name)), f"installing build {name}"
     remote.script(host, put, *words, doing=doing, timeout=PUBLISH_SECONDS)
 
 
@@ -279,8 +289,7 @@ def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Buil
         if not waiting_for:
             return None
         text = " or ".join(sorted(waiting_for))
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
+        jobs.check_cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
         report(Progress(host.name, "engine", text=f"waiting for {text}, which is building {name}"))
         gevent.sleep(WAIT_SECONDS)
 
@@ -299,11 +308,9 @@ def _compiled_here(host: Host, builder: Builder, build: Build, name: str, check:
         report(Progress(host.name, "engine", text=text))
         return controller.compiled(
             builder,
-            build,
             name,
-            _source(host, build),
-            check,
-            lambda done, total: report(Progress(host.name, "engine", done, total, "steps", text)),
+            partial(compile_job, build, name, str(_source(host, build)), check, CONTROLLER),
+            counting(host.name, "engine", "steps", text),
         )
     report(Progress(host.name, "engine", text=f"{why}; building {name} on this host"))
     return None
@@ -328,11 +335,11 @@ def _send(host: Host, builder: Builder, record: BuildRecord, check: Check) -> No
     name = record.build
     report(Progress(host.name, "engine", text=f"sending the build of {builder.name}"))
     packed, unpacked = f"{layout.BUILDS}/.packed-{name}.tar.gz", _unpacked(name)
-    send_file(host, builder.archive(name), packed)
+    remote.send_file(host, builder.archive(name), packed)
     words = (unpacked, packed, name)
     remote.script(host, _UNPACK, *words, doing=f"unpacking {name}", stdin=record.sums, timeout=SEND_SECONDS)
     program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", check[1], *check[0])
     jobs.run(host, jobs.Job(layout.job_unit("build", f"check-{name}"), "engine", program, (), private_network=True))
     put = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'
-    places = (unpacked, name, f"{layout.BUILDS}/{name}", _work(name))
+    places = (unpacked, name, f"{layout.BUILDS}/{name}", work_folder(name))
     remote.script(host, put, *places, doing=f"installing build {name}", timeout=PUBLISH_SECONDS)

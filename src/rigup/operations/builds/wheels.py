@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +11,9 @@ from rigup.cache import cache_folder
 from rigup.errors import HostFailed, InputError
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.progress import Progress, report
-from rigup.operations.primitives.uploads import send_file
+from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.plan import Build
+from rigup.regular_files import sha256_of
 from rigup.settings import PackageSource
 from rigup.units import bytes_text
 
@@ -49,10 +48,7 @@ def have_packages(host: Host, build: Build, source: PackageSource) -> str:
         hashes |= build.environment.files
         files = {wheel: source.wheelhouse / "wheels" / wheel for wheel in hashes}
     else:
-
-        def progress(done: int, total: int) -> None:
-            report(Progress(host.name, STEP, done, total, "bytes", "fetching uv"))
-
+        progress = counting(host.name, STEP, "bytes", "fetching uv")
         files = {name: fetch_wheel(name, hashes[name], cache_folder() / "sources", progress)}
     missing = _missing(host, hashes)
     _check_room(host, build, list(files.values()), [files[wheel] for wheel in missing])
@@ -101,7 +97,7 @@ def have_python(host: Host, build: Build, source: PackageSource) -> str | None:
         if not remote.run(host, "test", "-f", there).ok:
             report(Progress(host.name, STEP, text=f"sending Python {build.environment.python}"))
             remote.make_folders(host, layout.CACHE, layout.PACKAGES, PYTHONS, there.rpartition("/")[0])
-            send_file(host, path, f"{there}.part")
+            remote.send_file(host, path, f"{there}.part")
             remote.script(host, 'chmod 644 "$1.part"; mv -fT "$1.part" "$1"', there)
     return f"file://{PYTHONS}"
 
@@ -147,8 +143,7 @@ def _send(host: Host, files: dict[str, Path], hashes: dict[str, str]) -> None:
 
 
 def _check(name: str, path: Path, sha256: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = sha256_of(path)
     if found != sha256:
         raise HostFailed(
             f"{name}: sha256 is {found}, not the locked {sha256}",
@@ -158,7 +153,7 @@ def _check(name: str, path: Path, sha256: str) -> None:
 
 def _send_one(host: Host, name: str, path: Path, sha256: str) -> None:
     part = f"{STORE}/{name}.part"
-    send_file(host, path, part)
+    remote.send_file(host, path, part)
     finish = 'echo "$3  $1" | sha256sum --check --status; chmod 644 "$1"; chown root:root "$1"; mv -fT "$1" "$2"'
     if not remote.run(host, "sh", "-ec", finish, "rigup", part, f"{STORE}/{name}", sha256, timeout=HASHING_SECONDS).ok:
         remote.run(host, "rm", "-f", part)

@@ -16,7 +16,7 @@ from rigup import layout
 from rigup.artifacts import LockedImage
 from rigup.errors import HostFailed
 from rigup.host import Host
-from rigup.operations.builds.source import publish
+from rigup.operations.builds.source import publish, result_folder
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -34,9 +34,7 @@ _OWNED = f"grep -qs ^{OWNER}: /etc/subuid && grep -qs ^{OWNER}: /etc/subgid"
 class ImageProvided(FactBase[bool]):
     """Whether the build's record exists, podman has its image, and subordinate ids are configured."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self, build_name: str, reference: str) -> str:
         note = f"{layout.BUILDS}/{build_name}/manifest.json"
@@ -100,8 +98,8 @@ def _check_space(host: Host, image: LockedImage) -> None:
 
 
 def _note(host: Host, build: Build, name: str) -> None:
-    result = f"{layout.BUILDS}/.result-{name}"
+    result = result_folder(name)
     remote.script(host, 'rm -rf "$1" "$2"; mkdir "$1"', result, f"{layout.BUILDS}/{name}", doing=f"making {result}")
     manifest = json.dumps({"name": name, "build": build.model_dump(mode="json")})
     remote.write_file(host, f"{result}/manifest.json", manifest)
-    publish(host, name, f"{layout.BUILDS}/.work-{name}", result)
+    publish(host, name)

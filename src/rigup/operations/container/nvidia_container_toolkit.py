@@ -2,71 +2,40 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Generator
-from dataclasses import dataclass
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
+from pyinfra.facts.deb import DebPackages
 
 from rigup.catalogue.tools.containers import container_facts
 from rigup.errors import HostFailed
 from rigup.host import Host
-from rigup.operations.apt import commands, foreign_sources, openpgp
-from rigup.operations.apt.nvidia_repository import fetched_key, refresh, replace_sources
+from rigup.operations.apt import commands
+from rigup.operations.apt.nvidia_repository import SignedRepository
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.command_parts import PART_END, files_of, parts_of
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
-from rigup.systemd.container_files import KEYRING, SOURCE, toolkit_files
+from rigup.systemd.container_files import KEYRING, toolkit_files
 
 STEP = "container toolkit"
-SETTING = "container_toolkit"
+SETTING, OWNER = "container_toolkit", "NVIDIA's container toolkit"
 # Possible places of a description; the toolkit's own unit writes the first. Source: NVIDIA's CDI support page.
 DESCRIPTIONS = "/run/cdi/nvidia.yaml /etc/cdi/nvidia.yaml"
 REFRESH_SECONDS = 120
 
 
-@dataclass(frozen=True)
-class ToolkitState:
-    """The toolkit's version on a host without revision, its key, and the drivers that the CDI description names.
+class DescribedDrivers(FactBase[tuple[str, ...]]):
+    """The versions of the drivers that the CDI description of the GPUs names."""
 
-    others: path and text of each apt source file that names the toolkit's repository, except rigup's own.
-    """
+    default = tuple
 
-    version: str = ""
-    keyring: bytes = b""
-    described: tuple[str, ...] = ()
-    others: tuple[tuple[str, str], ...] = ()
+    def command(self) -> str:
+        return rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS} 2>/dev/null; true"
 
-
-class ToolkitStateFact(FactBase[ToolkitState]):
-    """Reads a `ToolkitState` in one command."""
-
-    @staticmethod
-    def default() -> ToolkitState:
-        return ToolkitState()
-
-    def command(self, package: str, named: str) -> str:
-        parts = (
-            f"dpkg-query -W -f='${{Version}}' {package}",
-            f"base64 -w0 {KEYRING}",
-            rf"grep -hoE 'libcuda\.so\.[0-9.]+' {DESCRIPTIONS}",
-            foreign_sources.question(named),
-        )
-        return "; ".join(f"{{ {part}; }} 2>/dev/null; echo; echo '{PART_END}'" for part in parts)
-
-    def process(self, output: list[str]) -> ToolkitState:
-        *words, files = [*parts_of(output), [], [], [], []][:4]
-        version, keyring, described = ([line.strip() for line in part if line.strip()] for part in words)
-        others = files_of(files)
-        others.pop(SOURCE, None)
-        return ToolkitState(
-            commands.upstream(version[0]) if version else "",
-            base64.b64decode(keyring[0]) if keyring else b"",
-            tuple(sorted({name.removeprefix("libcuda.so.") for name in described} - {"1"})),
-            tuple(others.items()),
-        )
+    def process(self, output: list[str]) -> tuple[str, ...]:
+        named = {line.strip().removeprefix("libcuda.so.") for line in output if line.strip()}
+        return tuple(sorted(named - {"1"}))
 
 
 @operation()
@@ -76,32 +45,33 @@ def container_toolkit(repository: DriverRepository, driver: str) -> Generator[Fu
     + repository: from `toolkit_repository`
     + driver: the driver's version
     """
-    toolkit = container_facts().toolkit
-    named = named_in(repository)
-    there = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named)
-    others = dict(there.others)
-    trusted = openpgp.holds_only(there.keyring, repository.fingerprint)
-    installed = there.version == toolkit.version and trusted and not foreign_sources.naming(others, named)
-    if installed and there.described == (driver,):
+    toolkit, source = container_facts().toolkit, toolkit_source(repository)
+    there = source.read(host)
+    versions = map(commands.upstream, host.get_fact(DebPackages).get(toolkit.package, ()))
+    installed = toolkit.version in versions and source.is_right(there)
+    if installed and host.get_fact(DescribedDrivers) == (driver,):
         host.noop(f"{toolkit.package} {toolkit.version} describes driver {driver}")
         return
     if not installed:
-        foreign_sources.refuse_unclear(host.name, others, named, "NVIDIA's container toolkit")
-    yield step(_have, repository, driver, installed)
+        source.refuse_unclear(host.name, there)
+    yield step(_have, source, driver, installed)
 
 
-def named_in(repository: DriverRepository) -> str:
-    """The part of an address that identifies the repository; a source may write the architecture as $(ARCH)."""
-    return repository.address.removesuffix(f"{repository.architecture}/")
+def toolkit_source(repository: DriverRepository) -> SignedRepository:
+    """The toolkit's repository; a source may write the architecture in its address as $(ARCH)."""
+    named = repository.address.removesuffix(f"{repository.architecture}/")
+    return SignedRepository(repository, named, OWNER, SETTING, KEYRING, toolkit_files(repository))
 
 
-def _have(host: Host, repository: DriverRepository, driver: str, installed: bool) -> None:
+def _have(host: Host, source: SignedRepository, driver: str, installed: bool) -> None:
     toolkit = container_facts().toolkit
     if not installed:
-        _install(host, repository)
+        source.provide(host)
+        source.refresh(host, STEP)
+        commands.install_exactly(host, STEP, {toolkit.package: toolkit.version})
     # The unit also starts when a driver is installed, but then the driver may not be loaded yet.
     restarted = remote.run(host, "systemctl", "restart", toolkit.refresh_unit, timeout=REFRESH_SECONDS)
-    described = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named_in(repository)).described
+    described = host.get_fact(DescribedDrivers)
     if described != (driver,):
         what = f"driver {', '.join(described)}" if described else "no driver"
         raise HostFailed(
@@ -109,13 +79,3 @@ def _have(host: Host, repository: DriverRepository, driver: str, installed: bool
             + ("" if restarted.ok else f": {restarted.last_line}"),
             f"on the host: journalctl -u {toolkit.refresh_unit}; remove an outdated /etc/cdi/nvidia.yaml",
         )
-
-
-def _install(host: Host, repository: DriverRepository) -> None:
-    toolkit = container_facts().toolkit
-    key, named = fetched_key(host, repository, SETTING), named_in(repository)
-    others = host.get_fact(ToolkitStateFact, package=toolkit.package, named=named).others
-    replace_sources(host, key, KEYRING, dict(others), named, toolkit_files(repository))
-    refresh(host, STEP, repository, SOURCE, SETTING)
-    wanted = {toolkit.package: toolkit.version}
-    commands.install(host, STEP, commands.exact(host.name, wanted, commands.versions(host, [toolkit.package])))

@@ -42,8 +42,7 @@ def _wait(host: Host) -> None:
     hint = "on the host: journalctl -u nvidia-fabricmanager; nvidia-smi -q | grep -A 3 Fabric"
     while problem := fabric_problem(probe := read_probe(host)):
         waited = time.monotonic() - began
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {STEP}: cancelled while waiting for it")
+        jobs.check_cancelled(f"{host.name}: {STEP}: cancelled while waiting for it")
         if "failed: " in problem:
             raise HostFailed(f"{host.name}: {STEP}: {problem}", hint)
         if probe.nvidia.fabric_manager.active == "failed":

@@ -31,15 +31,6 @@ sys.exit(sys.modules["verify_links"].main(sys.argv[1:]))
 
 
 @operation()
-def checked_links(check: Callable[[Host], None]) -> Generator[FunctionCommand, None, None]:
-    """Checks the links between the GPUs of a host whose driver has just changed.
-
-    + check: reads and judges them; raises if the host must not serve
-    """
-    yield step(check)
-
-
-@operation()
 def verified_peers(check: Callable[[Host], None], state: str) -> Generator[FunctionCommand, None, None]:
     """Checks that data between the GPUs arrive unchanged, once for each state of driver and cards.
 

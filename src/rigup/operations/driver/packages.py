@@ -12,9 +12,10 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup.catalogue.systems import system_facts
 from rigup.errors import HostFailed
 from rigup.facts.bounds import line
+from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.nvidia_repository import refresh
+from rigup.operations.apt.nvidia_repository import driver_source
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -22,6 +23,8 @@ from rigup.plan import DriverPackages, DriverPlan, DriverRepository
 
 STEP = "driver"
 DKMS_SECONDS = 1200
+SIGNING_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
+"""Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
 # what may go with the packages of a driver: parts of it, and helpers of the distribution's own
 _BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
 
@@ -39,15 +42,40 @@ class KernelModule(FactBase[str]):
     A driver that was removed by halves leaves its module behind.
     """
 
-    @staticmethod
-    def default() -> str:
-        return ""
+    default = str
 
     def command(self, kernel: str) -> str:
         return f"sh -c {shlex.quote(_MODULE_VERSION)} rigup {shlex.quote(kernel)} 2>/dev/null"
 
     def process(self, output: list[str]) -> str:
         return line(output[0].strip()) if output else ""
+
+
+class SigningKeyEnrolled(FactBase[bool]):
+    """Whether the key that DKMS signs modules with is enrolled in the firmware."""
+
+    default = bool
+
+    def command(self) -> str:
+        return f"for key in {' '.join(SIGNING_KEYS)}; do [ -f $key ] && mokutil --test-key $key; done 2>/dev/null; true"
+
+    def process(self, output: list[str]) -> bool:
+        return any("already enrolled" in line for line in output)
+
+
+def check_secure_boot(probe: Probe) -> None:
+    """Raises HostFailed if the kernel would not load the module that is about to be installed.
+
+    A loaded driver shows that its key is enrolled.
+    """
+    if probe.secure_boot != "on" or probe.nvidia.loaded or host.get_fact(SigningKeyEnrolled):
+        return
+    raise HostFailed(
+        f"{host.name}: Secure Boot is on, so the kernel loads only modules signed with an enrolled key, "
+        "and the key of DKMS is not enrolled",
+        "enrol it: apt install dkms mokutil, dkms generate_mok, mokutil --import /var/lib/dkms/mok.pub, "
+        "reboot, confirm at the console (on Ubuntu: update-secureboot-policy --enroll-key); or disable Secure Boot",
+    )
 
 
 @operation()
@@ -72,15 +100,6 @@ def driver_packages(
     yield step(_install, driver, packages, repository, unpinned, foreign)
 
 
-@operation()
-def removed_driver(packages: tuple[str, ...]) -> Generator[FunctionCommand, None, None]:
-    """Ensures that a driver whose installation dpkg cannot finish is gone, since apt installs nothing until then.
-
-    + packages: of that driver; what needs them goes, too
-    """
-    yield step(_remove, packages)
-
-
 def _install(
     host: Host,
     driver: DriverPlan,
@@ -89,7 +108,7 @@ def _install(
     unpinned: tuple[str, ...],
     foreign: tuple[str, ...],
 ) -> None:
-    refresh(host, STEP, repository)
+    driver_source(repository).refresh(host, STEP)
     before = (packages.pin, *packages.headers, *packages.beside)
     wanted = tuple(dict.fromkeys((*packages.at_version, *unpinned)))
     there = commands.versions(host, before)
@@ -108,7 +127,7 @@ def _install(
         _check_removal(host, replaced)
         report(Progress(host.name, STEP, text=f"downloading {driver.version}"))
         commands.download(host, STEP, (*before, *exact), without=[name for name in replaced if name not in has])
-        _remove(host, replaced)
+        remove_driver(host, replaced)
     report(Progress(host.name, STEP, text=f"installing headers of {packages.kernel}"))
     commands.install(host, STEP, before)
     report(Progress(host.name, STEP, text=f"installing {driver.version}"))
@@ -118,8 +137,8 @@ def _install(
         remote.run(host, "modprobe", module)  # if its package is for another kernel, the next boot loads it
 
 
-def _remove(host: Host, packages: tuple[str, ...]) -> None:
-    """Removes packages of another driver: files of both cannot be there at once."""
+def remove_driver(host: Host, packages: tuple[str, ...]) -> None:
+    """Removes packages of another driver, and what needs them: files of both cannot be there at once."""
     if going := _check_removal(host, packages):
         report(Progress(host.name, STEP, text=f"removing {len(going)} packages of another driver"))
         commands.remove(host, STEP, going)

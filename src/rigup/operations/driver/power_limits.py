@@ -75,7 +75,7 @@ def _refuse(host: str, limit_w: int, gpus: tuple[ProbedGpu, ...]) -> None:
 
 def _limit(host: Host, limit_w: int, text: str) -> None:
     _refuse(host.name, limit_w, read_probe(host).gpus)
-    remote.write_file(host, PATH, text.rstrip("\n"))
+    remote.write_file(host, PATH, text)
     start = 'systemctl daemon-reload; systemctl --quiet enable "$1" 2>&1; systemctl restart "$1"'
     restarted = remote.run(host, "sh", "-c", start, "rigup", UNIT, timeout=120)
     held = {gpu.index: gpu.power.limit_w for gpu in read_probe(host).gpus}

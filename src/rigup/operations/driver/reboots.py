@@ -43,11 +43,6 @@ def permit() -> None:
     _permitted = True
 
 
-def permitted() -> bool:
-    """Whether reboots are permitted."""
-    return _permitted
-
-
 def afterwards(host: Host, action: Callable[[], object]) -> None:
     """Registers `action` to be called first after each reboot of this host."""
     state_of(host, _Reboots).afterwards = action
@@ -104,8 +99,7 @@ def reboot(host: Host, step: str, why: str) -> None:
 def _wait_for_boot(host: Host, step: str, before: str, seconds: float) -> None:
     began = time.monotonic()
     while time.monotonic() - began < seconds:
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {step}: cancelled during the reboot")
+        jobs.check_cancelled(f"{host.name}: {step}: cancelled during the reboot")
         gevent.sleep(POLL_SECONDS)
         report(Progress(host.name, step, text=f"rebooting, {time.monotonic() - began:.0f} s"))
         if _boot_id(host) not in ("", before):

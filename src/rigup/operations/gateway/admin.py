@@ -31,9 +31,7 @@ class DrainedNow:
 class AdminAnswers(FactBase[tuple[str, ...]]):
     """The answers to read-only commands, in order; () if no gateway runs."""
 
-    @staticmethod
-    def default() -> tuple[str, ...]:
-        return ()
+    default = tuple
 
     def command(self, commands: tuple[str, ...]) -> str:
         return f"echo {shlex.quote(json.dumps(commands))} | {shlex.join(WORDS)} 2>/dev/null; true"

@@ -19,16 +19,23 @@ from rigup.gateway.paths import (
     ACME_UNIT_FILE,
 )
 from rigup.host import Host
-from rigup.operations.gateway.removal import remove_part
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.removal import InstalledPart
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.text_files import changed_texts
 from rigup.operations.primitives.units import unit_state
 
 STEP = "gateway"
 SECONDS = 330
 LOG = f"on the host: journalctl -u {ACME_UNIT}"
+CERTIFICATE = InstalledPart(
+    traces=(ACME_UNIT_FILE,),
+    units=(ACME_TIMER,),
+    paths=(ACME_FOLDER, ACME_STATE, ACME_TIMER_FILE, ACME_UNIT_FILE),
+    doing="removing the certificate",
+    absent="no certificate by ACME",
+)
 _SAYS_NOTHING = ("Saving debug log", "Ask for help", "See the logfile", "Please see the logfile", "An unexpected error")
 
 
@@ -39,9 +46,8 @@ def acme_certificate(units: Mapping[str, str], directory: str) -> Generator[Func
     + units: their texts by path
     + directory: of the ACME server
     """
-    there = host.get_fact(TextFiles, paths=tuple(units))
-    right = there == {path: text.strip() for path, text in units.items()}
-    if right and unit_state(host, ACME_TIMER).is_right and host.get_fact(File, path=ACME_FILE):
+    right = not changed_texts(host, units) and unit_state(host, ACME_TIMER).is_right
+    if right and host.get_fact(File, path=ACME_FILE):
         host.noop("the certificate is there")
         return
     yield step(_obtain, dict(units), directory)
@@ -55,18 +61,18 @@ def _obtain(host: Host, units: dict[str, str], directory: str) -> None:
             f"check gateway.tls.acme.directory, DNS and the firewall; on the host: curl {directory}",
         )
     earlier = remote.run(host, "cat", ACME_UNIT_FILE).stdout
-    remote.write_file(host, ACME_UNIT_FILE, units[ACME_UNIT_FILE].rstrip("\n"))
+    remote.write_file(host, ACME_UNIT_FILE, units[ACME_UNIT_FILE])
     remote.check_output(host, "systemctl", "daemon-reload")
     if not remote.run(host, "systemctl", "start", ACME_UNIT, timeout=SECONDS).ok:
         told = _complaint(host)
         if earlier:
-            remote.write_file(host, ACME_UNIT_FILE, earlier.rstrip("\n"))
+            remote.write_file(host, ACME_UNIT_FILE, earlier)
         else:
             remote.check_output(host, "rm", "-f", ACME_UNIT_FILE)
         remote.run(host, "systemctl", "reset-failed", ACME_UNIT)
         remote.check_output(host, "systemctl", "daemon-reload")
         raise HostFailed(f"{host.name}: no certificate from {directory}: {told}; the gateway stays as it was", LOG)
-    remote.write_file(host, ACME_TIMER_FILE, units[ACME_TIMER_FILE].rstrip("\n"))
+    remote.write_file(host, ACME_TIMER_FILE, units[ACME_TIMER_FILE])
     start = 'systemctl daemon-reload; systemctl --quiet enable --now "$1"'
     remote.script(host, start, ACME_TIMER, doing="starting the timer")
 
@@ -78,18 +84,3 @@ def _complaint(host: Host) -> str:
     said = [line for line in lines if line and not line.startswith(_SAYS_NOTHING)]
     details = [line.partition("Detail:")[2].strip() for line in said if "Detail:" in line]
     return (details or said or ["no output"])[-1][:300]
-
-
-@operation()
-def no_acme_certificate() -> Generator[FunctionCommand, None, None]:
-    """Ensures that nothing asks for a certificate. The package stays."""
-    if not host.get_fact(TextFiles, paths=(ACME_UNIT_FILE,)):
-        host.noop("no certificate by ACME")
-        return
-    yield step(remove)
-
-
-def remove(host: Host) -> None:
-    """Removes the timer, the certificate and certbot's account."""
-    paths = (ACME_FOLDER, ACME_STATE, ACME_TIMER_FILE, ACME_UNIT_FILE)
-    remove_part(host, [ACME_TIMER], paths, "removing the certificate")

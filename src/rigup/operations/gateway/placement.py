@@ -43,9 +43,10 @@ from rigup.operations.gateway.admin import (
     tell,
 )
 from rigup.operations.gateway.http_status import http_status
-from rigup.operations.gateway.removal import STOP_SECONDS, remove
+from rigup.operations.gateway.removal import GATEWAY, STOP_SECONDS
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.removal import remove_part
 from rigup.operations.primitives.root_files import FileDigests
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.text_files import TextFiles
@@ -207,4 +208,4 @@ def _go_back(host: Host, unit: str) -> None:
         remote.write_file(host, UNIT_FILE, unit.rstrip("\n"))
         remote.script(host, 'systemctl daemon-reload; systemctl reload-or-restart "$1"', UNIT, timeout=STOP_SECONDS)
     else:
-        remove(host)
+        remove_part(host, GATEWAY)

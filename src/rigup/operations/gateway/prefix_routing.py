@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-import gevent
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
 from pyinfra.facts.files import File
@@ -27,18 +26,26 @@ from rigup.gateway.paths import (
 )
 from rigup.host import Host
 from rigup.operations.builds.wheels import have_wheel
-from rigup.operations.gateway.http_status import http_status
-from rigup.operations.gateway.removal import remove_part
+from rigup.operations.gateway.http_status import await_ok
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.primitives.removal import InstalledPart
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.text_files import changed_texts
 from rigup.operations.primitives.units import unit_state
 from rigup.settings import PackageSource
 
 STEP = "gateway"
 READY_SECONDS = 30.0
 LOG = f"on the host: journalctl -u {SMG_UNIT}"
+PREFIX_ROUTING = InstalledPart(
+    traces=(SMG_UNIT_FILE, PORTS_UNIT_FILE),
+    units=(SMG_UNIT, PORTS_UNIT),
+    paths=(SMG_FOLDER, SMG_UNIT_FILE, PORTS_UNIT_FILE),
+    doing="removing smg",
+    absent="requests are not routed by prefix",
+    stop_seconds=GRACE_SECONDS + 60,
+)
 # A folder that is there is whole: it gets its name last. Other releases go, since only one runs.
 _UNPACK = (
     'rm -rf -- "$1"; mkdir -p -- "$1/.new"; python3 -m zipfile -e "$2" "$1/.new"; chmod -R u=rwX,go=rX -- "$1"; '
@@ -80,7 +87,7 @@ def smg_ready_for(units: Mapping[str, str]) -> Generator[FunctionCommand, None, 
 
     + units: the texts of both units, by path
     """
-    if _are_there(units) and unit_state(host, PORTS_UNIT).is_right:
+    if not changed_texts(host, units) and unit_state(host, PORTS_UNIT).is_right:
         host.noop("its backends are up to date")
         return
     yield step(_prepare, units)
@@ -88,7 +95,7 @@ def smg_ready_for(units: Mapping[str, str]) -> Generator[FunctionCommand, None, 
 
 def _prepare(host: Host, units: Mapping[str, str]) -> None:
     remote.script(host, _STOP, SMG_UNIT, timeout=GRACE_SECONDS + 60)
-    remote.write_file(host, PORTS_UNIT_FILE, units[PORTS_UNIT_FILE].rstrip("\n"))
+    remote.write_file(host, PORTS_UNIT_FILE, units[PORTS_UNIT_FILE])
     close = 'systemctl daemon-reload; systemctl --quiet enable "$1"; systemctl restart "$1"'
     remote.script(host, close, PORTS_UNIT, doing="closing smg's ports to other users")
 
@@ -100,7 +107,7 @@ def running_smg(units: Mapping[str, str], port: int) -> Generator[FunctionComman
     + units: the texts of both units, by path
     + port: where it says that it is ready
     """
-    if _are_there(units) and unit_state(host, SMG_UNIT).is_right:
+    if not changed_texts(host, units) and unit_state(host, SMG_UNIT).is_right:
         host.noop("smg is up to date")
         return
     yield step(_start, units, port)
@@ -108,31 +115,9 @@ def running_smg(units: Mapping[str, str], port: int) -> Generator[FunctionComman
 
 def _start(host: Host, units: Mapping[str, str], port: int) -> None:
     # the unit's file is written last: until then, an interrupted change is repeated
-    remote.write_file(host, SMG_UNIT_FILE, units[SMG_UNIT_FILE].rstrip("\n"))
+    remote.write_file(host, SMG_UNIT_FILE, units[SMG_UNIT_FILE])
     start = 'systemctl daemon-reload; systemctl reset-failed "$1" 2>/dev/null || true; systemctl restart "$1"'
     remote.script(host, start, SMG_UNIT, doing="starting smg", timeout=GRACE_SECONDS + 60)
     remote.check_output(host, "systemctl", "--quiet", "enable", SMG_UNIT)
     url = f"http://127.0.0.1:{port}/health"
-    with gevent.Timeout(READY_SECONDS, HostFailed(f"{host.name}: smg does not answer {url}", LOG)):
-        while http_status(host, url, 3) != "200":
-            gevent.sleep(0.5)
-
-
-def _are_there(units: Mapping[str, str]) -> bool:
-    there: dict[str, str] = host.get_fact(TextFiles, paths=tuple(units))
-    return there == {path: text.strip() for path, text in units.items()}
-
-
-@operation()
-def no_smg() -> Generator[FunctionCommand, None, None]:
-    """Ensures that no smg runs, and removes what rigup installed of it."""
-    if not host.get_fact(TextFiles, paths=(SMG_UNIT_FILE, PORTS_UNIT_FILE)):
-        host.noop("requests are not routed by prefix")
-        return
-    yield step(remove)
-
-
-def remove(host: Host) -> None:
-    """Stops smg once it has answered what it has begun, and removes its files, its units last."""
-    paths = (SMG_FOLDER, SMG_UNIT_FILE, PORTS_UNIT_FILE)
-    remove_part(host, (SMG_UNIT, PORTS_UNIT), paths, "removing smg", GRACE_SECONDS + 60)
+    await_ok(host, url, READY_SECONDS, HostFailed(f"{host.name}: smg does not answer {url}", LOG))

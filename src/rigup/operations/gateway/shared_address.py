@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-import gevent
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
 
@@ -13,18 +12,24 @@ from rigup.errors import HostFailed
 from rigup.gateway.keepalived import DIGEST, PROGRAM
 from rigup.gateway.paths import SHARED_FILE, SHARED_UNIT, SHARED_UNIT_FILE
 from rigup.host import Host
-from rigup.operations.gateway.http_status import http_status
-from rigup.operations.gateway.removal import remove_part
+from rigup.operations.gateway.http_status import await_ok
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.removal import InstalledPart
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.text_files import TextFiles
+from rigup.operations.primitives.text_files import changed_texts
 from rigup.operations.primitives.units import unit_state
 
 HELD_SECONDS = 20.0
 CANDIDATE = f"{SHARED_FILE}.candidate"
 LOG = f"on the host: journalctl -u {SHARED_UNIT}"
+SHARED_ADDRESS = InstalledPart(
+    traces=(SHARED_FILE, SHARED_UNIT_FILE),
+    units=(SHARED_UNIT,),
+    paths=(SHARED_FILE, CANDIDATE, SHARED_UNIT_FILE),
+    doing="giving up the shared address",
+    absent="no address is shared",
+)
 _COMPLAINT = re.compile(r"\bLine [0-9]+\)")
-_FILES = (SHARED_FILE, SHARED_UNIT_FILE)
 
 
 @operation()
@@ -35,9 +40,8 @@ def shared_address(interface: str, configuration: str, unit: str, url: str) -> G
     + configuration, unit: the texts of both files
     + url: what must be answered at the shared address, by the gateway that has it
     """
-    there = host.get_fact(TextFiles, paths=_FILES)
-    wanted = {SHARED_FILE: configuration.strip(), SHARED_UNIT_FILE: unit.strip()}
-    if there == wanted and unit_state(host, SHARED_UNIT).is_right:
+    files = {SHARED_FILE: configuration, SHARED_UNIT_FILE: unit}
+    if not changed_texts(host, files) and unit_state(host, SHARED_UNIT).is_right:
         host.noop("keepalived is up to date")
         return
     yield step(_place, interface, configuration, unit, url)
@@ -49,7 +53,7 @@ def _place(host: Host, interface: str, configuration: str, unit: str, url: str) 
             f"{host.name}: gateway.shared_address.interface: this host has no {interface}",
             "list its interfaces: ip -brief address",
         )
-    remote.write_file(host, CANDIDATE, configuration.rstrip("\n"))
+    remote.write_file(host, CANDIDATE, configuration)
     # its exit status says nothing: 2.2.7 ends its own test by SIGTERM
     checked = remote.run(host, PROGRAM, "--config-test", f"--use-file={CANDIDATE}").stderr
     if told := next((line for line in checked.splitlines() if _COMPLAINT.search(line)), None):
@@ -61,35 +65,14 @@ def _place(host: Host, interface: str, configuration: str, unit: str, url: str) 
     running = remote.run(host, "systemctl", "is-active", "--quiet", SHARED_UNIT).ok
     if running and _unit_of(earlier) == _unit_of(unit):
         remote.check_output(host, "systemctl", "reload", SHARED_UNIT)
-        remote.write_file(host, SHARED_UNIT_FILE, unit.rstrip("\n"))
+        remote.write_file(host, SHARED_UNIT_FILE, unit)
         remote.check_output(host, "systemctl", "daemon-reload")
     else:
-        remote.write_file(host, SHARED_UNIT_FILE, unit.rstrip("\n"))
+        remote.write_file(host, SHARED_UNIT_FILE, unit)
         remote.script(host, 'systemctl daemon-reload; systemctl restart "$1"', SHARED_UNIT, doing="starting keepalived")
     remote.check_output(host, "systemctl", "--quiet", "enable", SHARED_UNIT)
-    _ask(host, url)
+    await_ok(host, url, HELD_SECONDS, HostFailed(f"{host.name}: no gateway answers {url}", LOG))
 
 
 def _unit_of(text: str) -> str:
     return text.partition(DIGEST)[0].strip()
-
-
-def _ask(host: Host, url: str) -> None:
-    """Raises HostFailed unless somebody answers at the shared address."""
-    with gevent.Timeout(HELD_SECONDS, HostFailed(f"{host.name}: no gateway answers {url}", LOG)):
-        while http_status(host, url, 3) != "200":
-            gevent.sleep(0.5)
-
-
-@operation()
-def no_shared_address() -> Generator[FunctionCommand, None, None]:
-    """Ensures that this host holds no shared address. The package stays."""
-    if not host.get_fact(TextFiles, paths=_FILES):
-        host.noop("no address is shared")
-        return
-    yield step(remove)
-
-
-def remove(host: Host) -> None:
-    """Gives the address to another gateway."""
-    remove_part(host, [SHARED_UNIT], (SHARED_FILE, CANDIDATE, SHARED_UNIT_FILE), "giving up the shared address")

@@ -19,9 +19,7 @@ from rigup.systemd.nftables import NFT, load, table
 class OpenServices(FactBase[bool]):
     """Whether a service runs without its table. `nft -f` of a file that begins with "flush ruleset" deletes tables."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self, service: str) -> str:
         there = f"{NFT} list chain {table(service)} input >/dev/null 2>&1"

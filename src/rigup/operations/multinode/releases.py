@@ -50,12 +50,11 @@ class StartedServices:
 
 @dataclass(frozen=True)
 class MemberState:
-    """A host's state at the start of a change. number: the release to switch to.
+    """A host's state at the start of a change.
 
     now: the current release. earlier: digests by number of the releases that have answered, the preferred one last.
     """
 
-    number: str
     now: str | None
     earlier: dict[str, str]
 
@@ -142,8 +141,7 @@ class GroupMember:
             raise self.not_begun(
                 host.name, {name: why or f"{name}: no longer takes part" for name, why in state.left.items()}
             )
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: cancelled before {words}")
+        jobs.check_cancelled(f"{host.name}: cancelled before {words}")
         report(Progress(host.name, "service", text=words))
         switching = _GroupSwitch(self, host, belonging_together(state.values), state.values, time.monotonic())
         failed = switching.forward(number, check)
@@ -151,8 +149,7 @@ class GroupMember:
             mark_healthy(host, self.service, number)
             state_of(host, StartedServices).services.add(self.service)
             return
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {self.service}: cancelled during the health check")
+        jobs.check_cancelled(f"{host.name}: {self.service}: cancelled during the health check")
         raise switching.back(failed)
 
     def wait(self, host: str, step: str, what: Any) -> BarrierState:
@@ -178,6 +175,7 @@ class GroupMember:
 
 
 def _state_of(host: Host, service: str, number: str) -> MemberState:
+    """number: the release to switch to, which does not count."""
     kept: tuple[RetainedRelease, ...] = read_kept(host).get(service, ())
     now = next((release.number for release in kept if release.current), None)
     likely = earlier(kept, now)
@@ -186,7 +184,7 @@ def _state_of(host: Host, service: str, number: str) -> MemberState:
     digests = {
         str(release.number): group_digest_of(release.manifest) for release in good if str(release.number) != number
     }
-    return MemberState(number, None if now is None else str(now), digests)
+    return MemberState(None if now is None else str(now), digests)
 
 
 @dataclass
@@ -231,7 +229,7 @@ class _GroupSwitch:
         try:
             work()
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
-            why = _words(self.host.name, error)
+            why = remote.words_of(self.host, error)
             if isinstance(error, HostFailed):
                 why = explained(self.host, self.part.service, self.began, why)
         state = self.part.wait(self.host.name, step, why)
@@ -304,12 +302,6 @@ class _GroupSwitch:
             return f"{listed(self.part.hosts)} were stopped; no earlier common release to roll back to"
         numbers = [f"{self.earlier[host] or 'none'} on {host}" for host in self.part.hosts]
         return f"rolled back to release {listed(numbers)}, which answers"
-
-
-def _words(host: str, error: BaseException) -> str:
-    if isinstance(error, RigupError):
-        return error.message
-    return f"{host}: connection lost ({type(error).__name__}: {error})".replace(": )", ")")
 
 
 def listed(words: Iterable[str]) -> str:

@@ -96,6 +96,12 @@ def cancelled() -> bool:
     return _cancelled
 
 
+def check_cancelled(message: str) -> None:
+    """Raises Cancelled with this message if the user asked to stop."""
+    if cancelled():
+        raise Cancelled(message)
+
+
 def run(host: Host, job: Job) -> None:
     """Starts the job or continues the running one, and returns when it has succeeded.
 
@@ -129,8 +135,7 @@ def going(host: Host, job: Job) -> bool:
                 f"run the same command again; on the host: systemctl status {job.unit}",
             )
         _wait(host, job)
-    if _cancelled:
-        raise Cancelled(f"{host.name}: {job.step}: cancelled before it started")
+    check_cancelled(f"{host.name}: {job.step}: cancelled before it started")
     return state in ("active", "activating")
 
 
@@ -253,14 +258,11 @@ def _state(host: Host, job: Job) -> dict[str, str]:
 
 
 def _report(host: Host, job: Job, status: str) -> None:
-    counted = _COUNTED.match(status)
-    done, total, text = (int(counted[1]), int(counted[2]), _beside(counted[3], job)) if counted else (0, 0, status)
+    done, total, text = 0, 0, status
+    if counted := _COUNTED.match(status):
+        done, total = int(counted[1]), int(counted[2])
+        text = counted[3].removeprefix(job.unit_of_progress).lstrip(", ")
     report(Progress(host.name, job.step, done, total, job.unit_of_progress, text))
-
-
-def _beside(text: str, job: Job) -> str:
-    """The text of a status after the numbers and their unit."""
-    return text.removeprefix(job.unit_of_progress).lstrip(", ")
 
 
 def _last_words(host: Host, job: Job) -> str:

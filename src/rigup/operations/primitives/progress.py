@@ -47,6 +47,11 @@ def in_chain(name: str) -> Iterator[None]:
         _chain.reset(token)
 
 
+def counting(host: str, step: str, unit: str, text: str) -> Callable[[int, int], None]:
+    """A function that reports how much of a step is done: it takes what is done, and the total."""
+    return lambda done, total: report(Progress(host, step, done, total, unit, text))
+
+
 def report(progress: Progress) -> None:
     """Sends a report to every listener."""
     progress = replace(progress, chain=_chain.get()) if _chain.get() else progress

@@ -5,15 +5,17 @@ from __future__ import annotations
 import base64
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
 
 import gevent
 from gevent.lock import RLock
 from paramiko import SSHException
 from pyinfra.api.command import QuoteString, StringCommand
 
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, RigupError
 from rigup.facts.bounds import count
-from rigup.host import Host, SessionsInUse, state_of
+from rigup.host import Host, SessionsInUse, state_of, uses_sudo
 from rigup.layout import WORKER_USER
 
 SILENT = "no output"
@@ -97,7 +99,7 @@ def run(host: Host, *words: str, stdin: str | None = None, timeout: float = 60) 
     connection is lost or nothing returns within `timeout` seconds.
     """
     command = StringCommand(*(QuoteString(word) for word in words))
-    arguments = {"_sudo": needs_sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
+    arguments = {"_sudo": uses_sudo(host), "_env": IN_ENGLISH} | ({"_stdin": stdin} if stdin is not None else {})
     while True:
         try:
             with gevent.Timeout(timeout):
@@ -164,6 +166,33 @@ def make_folders(host: Host, *paths: str, owner: str = "root", mode: str = "755"
     script(host, _FOLDERS, owner, owner, mode, *paths, doing=f"making {paths[0]}")
 
 
+@dataclass
+class _CheckedFolders:
+    """Folders of a host that were found to be writable by root only, in this run."""
+
+    paths: set[str] = field(default_factory=set)
+
+
+def send_file(host: Host, local: Path, path: str) -> None:
+    """Uploads one file, readable by all; raises HostFailed if it did not arrive completely.
+
+    Raises HostFailed if another user could change the target folder; each folder is checked once.
+    """
+    folder = path.rpartition("/")[0]
+    checked = state_of(host, _CheckedFolders).paths
+    if folder not in checked:
+        script(host, f'{ROOTS_OWN}roots_own "$1"', folder, doing=f"sending {local.name}")
+        checked.add(folder)
+    put_file(host, str(local), path, f"could not send {local.name}", "check the free disk space on the host: df -h")
+
+
+def put_file(host: Host, content: str | IO[bytes], path: str, problem: str, hint: str) -> None:
+    """Writes a file as root. content: a path on this machine, or an open file. Raises HostFailed with these texts."""
+    arguments: dict[str, Any] = {"_sudo": True} if uses_sudo(host) else {}
+    if not host.put_file(content, path, **arguments):
+        raise HostFailed(f"{host.name}: {problem}", hint)
+
+
 def as_worker(*words: str) -> tuple[str, ...]:
     """The command that runs these words as the worker, for files in the worker's folders, which root does not trust."""
     user = ("setpriv", f"--reuid={WORKER_USER}", f"--regid={WORKER_USER}", "--init-groups", "--no-new-privs")
@@ -184,7 +213,7 @@ def read_workers_file(host: Host, path: str, limit: int = 2**20) -> str | None:
 
 
 @dataclass
-class _Connection:
+class _SharedConnection:
     """The connection of a host, which several greenlets use. made: when it was last made again."""
 
     lock: RLock = field(default_factory=RLock)
@@ -196,7 +225,7 @@ def reconnect(host: Host, always: bool = False) -> bool:
 
     always: replace it nevertheless.
     """
-    connection = state_of(host, _Connection)
+    connection = state_of(host, _SharedConnection)
     with connection.lock:
         if not always and time.monotonic() - connection.made < YOUNG_SECONDS and is_open(host):
             return True
@@ -219,12 +248,14 @@ def is_open(host: Host) -> bool:
     return bool(transport and transport.is_active())
 
 
+def words_of(host: Host, error: BaseException) -> str:
+    """The message of an error of rigup's; of one of CONNECTION_ERRORS, that the connection was lost."""
+    if isinstance(error, RigupError):
+        return error.message
+    return f"{host.name}: connection lost ({type(error).__name__}: {error})".replace(": )", ")")
+
+
 def log_lines(host: Host, unit: str, most: int) -> list[str]:
     """The last lines of a unit's log, without blank ones."""
     lines = run(host, "journalctl", "--no-pager", "-o", "cat", "-n", str(most), "-u", unit).stdout.splitlines()
     return [line.strip() for line in lines if line.strip()]
-
-
-def needs_sudo(host: Host) -> bool:
-    """Whether commands become root by sudo, because the user that rigup logs in as is not root."""
-    return bool(getattr(host.data, "_sudo", None) or host.state.config.SUDO)

@@ -13,7 +13,6 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.steps import step
-from rigup.operations.primitives.uploads import send_file
 
 _STAT = "LC_ALL=C stat -L -c '%F|%a|%U:%G|%n' --"
 _FOLDER, _FILE = "directory|755|root:root", "regular file|644|root:root"
@@ -25,9 +24,7 @@ _RENAME = (
 class FileModes(FactBase[dict[str, str]]):
     """Kind, mode and owner by path, such as "directory|755|root:root". Links are followed."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, paths: tuple[str, ...]) -> str:
         return f"{_STAT} {shlex.join(paths)} 2>/dev/null; true"
@@ -39,9 +36,7 @@ class FileModes(FactBase[dict[str, str]]):
 class LooseFiles(FactBase[tuple[str, ...]]):
     """The given folders that contain an entry, at any depth, that root does not own or others can write to."""
 
-    @staticmethod
-    def default() -> tuple[str, ...]:
-        return ()
+    default = tuple
 
     def command(self, folders: tuple[str, ...]) -> str:
         find = (
@@ -56,9 +51,7 @@ class LooseFiles(FactBase[tuple[str, ...]]):
 class FileDigests(FactBase[dict[str, str]]):
     """sha256, kind, mode and owner of the given files in one folder, by name."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, folder: str, names: tuple[str, ...]) -> str:
         files = shlex.join(names)
@@ -131,5 +124,5 @@ def programs(folder: str, sources: tuple[Path, ...]) -> Generator[FunctionComman
 
 def _place(host: Host, folder: str, sources: Iterable[Path]) -> None:
     for source in sources:
-        send_file(host, source, f"{folder}/{source.name}.new")
+        remote.send_file(host, source, f"{folder}/{source.name}.new")
     remote.script(host, _RENAME, folder, *(source.name for source in sources), doing=f"writing into {folder}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from pyinfra.api import FunctionCommand
+from pyinfra.api import FunctionCommand, operation
 from pyinfra.api.exceptions import NestedOperationError
 
 from rigup.host import Host, state_of
@@ -53,6 +53,18 @@ class StepCommand(FunctionCommand):
 def step(function: Callable[..., None], *arguments: Any) -> StepCommand:
     """A command that calls `function(host, *arguments)`."""
     return StepCommand(function, arguments)
+
+
+@operation()
+def carried_out(
+    function: Callable[..., None], arguments: tuple[Any, ...] = ()
+) -> Generator[FunctionCommand, None, None]:
+    """Calls `function(host, *arguments)` in any case: that it is needed, the role knows.
+
+    + function: does the work
+    + arguments: after the host
+    """
+    yield step(function, *arguments)
 
 
 def error_of(host: Host) -> Exception | None:

@@ -16,9 +16,7 @@ from rigup.operations.primitives.steps import step
 class TextFiles(FactBase[dict[str, str]]):
     """The contents, by path, of those files that exist, without surrounding white space."""
 
-    @staticmethod
-    def default() -> dict[str, str]:
-        return {}
+    default = dict
 
     def command(self, paths: tuple[str, ...]) -> str:
         return (
@@ -30,6 +28,15 @@ class TextFiles(FactBase[dict[str, str]]):
         return files_of(output)
 
 
+def changed_texts(host: Host, files: Mapping[str, str]) -> dict[str, str]:
+    """Those of these files that have other contents on the host.
+
+    files: text by path; "" for one that must not exist.
+    """
+    there = host.get_fact(TextFiles, paths=tuple(files))
+    return {path: text for path, text in files.items() if there.get(path, "") != text.strip()}
+
+
 @operation()
 def text_files(
     files: Mapping[str, str], then: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -39,8 +46,7 @@ def text_files(
     + files: text by path; "" for a file that must not exist
     + then: (path, words) pairs; a command runs once if any of its files was changed
     """
-    there = host.get_fact(TextFiles, paths=tuple(files))
-    wrong = {path: text for path, text in files.items() if there.get(path, "") != text.strip()}
+    wrong = changed_texts(host, files)
     if not wrong:
         host.noop("the files are up to date")
         return
@@ -51,7 +57,7 @@ def _write(host: Host, files: Mapping[str, str], commands: tuple[tuple[str, ...]
     for path, text in files.items():
         if text:
             remote.make_folders(host, path.rpartition("/")[0])
-            remote.write_file(host, path, text.rstrip("\n"))
+            remote.write_file(host, path, text)
         else:
             remote.check_output(host, "rm", "-f", path)
     for words in commands:

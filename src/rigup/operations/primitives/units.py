@@ -57,9 +57,7 @@ class State:
 class UnitStates(FactBase[dict[str, State]]):
     """Reads the states of all services of the host, the usual units and others, in one command."""
 
-    @staticmethod
-    def default() -> dict[str, State]:
-        return {}
+    default = dict
 
     def command(self, others: tuple[str, ...] = ()) -> str:
         service = layout.unit_name("${folder##*/}")

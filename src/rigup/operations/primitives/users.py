@@ -11,9 +11,7 @@ from pyinfra.api import FactBase, QuoteString, StringCommand, operation
 class UserExists(FactBase[bool]):
     """Whether the host knows a user of this name."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self, user: str) -> StringCommand:
         return StringCommand("getent", "passwd", QuoteString(user), "||", "true")

@@ -56,17 +56,16 @@ class Answers:
 def ask_service(
     host: Host,
     plan: Plan,
-    question: str = QUESTION,
-    max_tokens: int = 48,
+    max_tokens: int,
     wait_s: float | None = None,
     timeout_s: int = ANSWER_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Sends a question to the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
+    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
 
     timeout_s: for the answer itself. given_up: returns why waiting is pointless, "" while it is not.
     """
-    request = request_of(plan, question, max_tokens) | {"timeout_s": timeout_s}
+    request = request_of(plan, max_tokens) | {"timeout_s": timeout_s}
     return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
 
 
@@ -91,13 +90,13 @@ def load_member(host: Host, plan: Plan, member: Plan) -> None:
     plan: of its whole group.
     """
     report(Progress(host.name, "service", text=f"loading {member.service.name}"))
-    _ask(host, member.service.name, _of_member(plan, member, max_tokens=1), plan.start_timeout_s, str)
+    _ask(host, member.service.name, _of_member(plan, member, max_tokens=1), plan.start_timeout_s)
 
 
 def _of_member(plan: Plan, member: Plan, max_tokens: int) -> dict[str, Any]:
     """The request for `ask.py` about one model of a swap group, whichever is resident."""
     asked = {"model": member.served_name, "swaps": False, "timeout_s": ANSWER_SECONDS + member.start_timeout_s}
-    return request_of(plan, max_tokens=max_tokens) | asked
+    return request_of(plan, max_tokens) | asked
 
 
 def _expected(host: Host, plan: Plan, answer: Answer) -> Answer:
@@ -111,14 +110,17 @@ def _expected(host: Host, plan: Plan, answer: Answer) -> Answer:
     return answer
 
 
-def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> dict[str, Any]:
-    """The request for `ask.py` about the plan's service; of a swap group, about the model that is resident."""
+def request_of(plan: Plan, max_tokens: int = 1) -> dict[str, Any]:
+    """The request for `ask.py` about the plan's service; of a swap group, about the model that is resident.
+
+    A single token is enough for a service that was not restarted.
+    """
     name = plan.service.name
     return {
         "url": endpoint(plan),
         "health": plan.health_path,
         "model": plan.served_name,
-        "question": question,
+        "question": QUESTION,
         "max_tokens": max_tokens,
         "key_file": layout.api_key_file(name) if wants_key(plan.service) else None,
         **_ROUND,
@@ -127,18 +129,7 @@ def request_of(plan: Plan, question: str = QUESTION, max_tokens: int = 48) -> di
     }
 
 
-def short_request(plan: Plan) -> dict[str, Any]:
-    """The request for a service that was not restarted: a single token is enough."""
-    return request_of(plan, max_tokens=1)
-
-
-def ask_release(
-    host: Host,
-    manifest: Mapping[str, Any],
-    service: str,
-    wait_s: float = RELEASE_SECONDS,
-    given_up: Callable[[], str] = str,
-) -> Answer:
+def ask_release(host: Host, manifest: Mapping[str, Any], service: str, wait_s: float = RELEASE_SECONDS) -> Answer:
     """Sends a question to the address and model name in the argv of a release. Raises like `ask_service`.
 
     The router of a swap group is healthy before its model is loaded, so that the answer may take as long as the start.
@@ -158,15 +149,13 @@ def ask_release(
         "timeout_s": timeout_s,
         "unit": layout.unit_name(service),
     }
-    return _ask(host, service, request, wait_s, given_up)
+    return _ask(host, service, request, wait_s)
 
 
-def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str]) -> Answer:
-    deadline = time.monotonic() + wait_s
+def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str] = str) -> Answer:
     began = time.monotonic()
     while True:
-        if jobs.cancelled():
-            raise jobs.Cancelled(f"{host.name}: {name}: cancelled during the health check")
+        jobs.check_cancelled(f"{host.name}: {name}: cancelled during the health check")
         try:
             reply = _ask_once(host, request)
         except remote.CONNECTION_ERRORS:  # a model may load for many minutes: tolerate a lost connection
@@ -178,8 +167,7 @@ def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up
             raise HostFailed(f"{host.name}: {name}: health check failed: {reply.why}")
         if why := given_up():
             raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
-        if time.monotonic() > deadline:
-            waited = time.monotonic() - began
+        if (waited := time.monotonic() - began) > wait_s:
             raise HostFailed(f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
         report(Progress(host.name, "service", text=f"waiting for {name}: {reply.why}"))
         gevent.sleep(0.2)

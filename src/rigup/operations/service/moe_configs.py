@@ -37,9 +37,7 @@ _LOGGED = "MoE (kernel )?config|MoE layer"
 class MoeFolderIntact(FactBase[bool]):
     """Whether a folder contains exactly the files in its list of checksums, and that list contains these lines."""
 
-    @staticmethod
-    def default() -> bool:
-        return False
+    default = bool
 
     def command(self, path: str, lines: tuple[str, ...]) -> str:
         wanted = shlex.quote("\n".join(lines))

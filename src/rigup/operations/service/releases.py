@@ -90,9 +90,7 @@ class Running:
 class CurrentRelease(FactBase[Running]):
     """Reads a `Running` in one command."""
 
-    @staticmethod
-    def default() -> Running:
-        return Running()
+    default = Running
 
     def command(self, service: str) -> str:
         folder = layout.service_folder(service)
@@ -183,8 +181,7 @@ def _activate(
             switch(host, wanted.service, number)
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
-        problem = explained(host, wanted.service, began, problem)
+        problem = explained(host, wanted.service, began, remote.words_of(host, error))
         raise _go_back(host, wanted.service, number, previous, problem, check_earlier) from None
     mark_healthy(host, wanted.service, number)
 

@@ -4,18 +4,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from rigup.printable import printable
+
 MOST_BYTES = 1 << 20
 MOST_TOKENS = 1 << 40
 MOST_SECONDS = 1e6
 MOST_PER_SECOND = 1e12
 
 
-def shown(text: str) -> str:
-    """Replaces control characters: the text goes to terminals and HTML pages."""
-    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
-
-
-Text = Annotated[str, Field(max_length=1 << 17), AfterValidator(shown)]
+Text = Annotated[str, Field(max_length=1 << 17), AfterValidator(printable)]
 
 
 class Reply(BaseModel):
@@ -27,8 +24,8 @@ class Reply(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
     state: Literal["answered", "starting", "failed"]
-    why: Annotated[str, Field(max_length=2000), AfterValidator(shown)] = ""
-    model: Annotated[str, Field(max_length=1000), AfterValidator(shown)] = ""
+    why: Annotated[str, Field(max_length=2000), AfterValidator(printable)] = ""
+    model: Annotated[str, Field(max_length=1000), AfterValidator(printable)] = ""
     answer: Text = ""
     reasoning: Text = ""
     tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0
@@ -57,4 +54,4 @@ def read_reply(line: str) -> Reply:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         what = " ".join(filter(None, (place[:100], first["msg"][:200])))
-        return Reply(state="failed", why=f"the host's reply is invalid: {shown(what)}")
+        return Reply(state="failed", why=f"the host's reply is invalid: {printable(what)}")

@@ -62,8 +62,7 @@ def roll_back(
         switch(host, service, str(wanted.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        problem = error.message if isinstance(error, RigupError) else f"{host.name}: {type(error).__name__}: {error}"
-        raise _again(host, current, check_current, problem) from None
+        raise _again(host, current, check_current, remote.words_of(host, error)) from None
     mark_healthy(host, service, str(wanted.number))
 
 

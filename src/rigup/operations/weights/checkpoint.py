@@ -14,7 +14,7 @@ from pyinfra.api import FunctionCommand, operation
 from rigup import layout
 from rigup.errors import HostFailed
 from rigup.facts.verified_files import VerifiedFiles
-from rigup.host import Host
+from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 QUIET_SECONDS = 180.0
 """The download cuts a transfer that stalls for 30 s, waits at most 30 s before the next try, and reports the progress
 of longer pauses and of hashing. So its status changes several times in this period while it works."""
+PARALLEL_FILES = 4
 BESIDE_FILES = 2**26
 """Bytes of other files that a download writes: states, receipts."""
 
@@ -37,7 +38,6 @@ def checkpoint_files(
     hub: str,
     token_file: str | None = None,
     wheelhouse: Path | None = None,
-    parallel: int = 4,
     hub_bytes_per_second: int = 0,
     lan_bytes_per_second: int = 0,
 ) -> Generator[FunctionCommand, None, None]:
@@ -47,19 +47,18 @@ def checkpoint_files(
     + hub: address of the model hub, or of Ollama's registry for a checkpoint from there
     + token_file: file on the host with the hub's token
     + wheelhouse: folder on the controlling machine; files in its `weights` are sent, the rest comes from the hub
-    + parallel: how many files at a time
     + hub_bytes_per_second, lan_bytes_per_second: limits of downloads from the hub and from other hosts; 0: none
 
-    If `take_part` has given the host a part in a shared download, it also downloads from other hosts.
+    If the host has a part in a shared download (`Sharing.parts`), it also downloads from other hosts.
     """
-    job = _job(checkpoint, hub, token_file, parallel)
+    job = _job(checkpoint, hub, token_file)
     job |= {"hub_bytes_per_second": hub_bytes_per_second, "lan_bytes_per_second": lan_bytes_per_second}
     wanted = {file["path"]: (file["size"], file["sha256"]) for file in job["files"]}
     verified = host.get_fact(VerifiedFiles, folder=job["folder"], paths=tuple(wanted))
     if all(verified.get(path) == file for path, file in wanted.items()):
         host.noop(f"weights of {checkpoint.repo} are complete")
         return
-    yield step(_fetch, job, wheelhouse)
+    yield step(_fetch, job, checkpoint_key(checkpoint), wheelhouse)
 
 
 def step_name(checkpoint: Checkpoint) -> str:
@@ -73,7 +72,7 @@ def checkpoint_key(checkpoint: Checkpoint) -> str:
     return hashlib.sha256(json.dumps([checkpoint.repo, checkpoint.revision, files]).encode()).hexdigest()[:16]
 
 
-def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int) -> dict[str, Any]:
+def _job(checkpoint: Checkpoint, hub: str, token_file: str | None) -> dict[str, Any]:
     assert checkpoint.revision is not None
     return {
         "hub": hub,
@@ -81,16 +80,14 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None, parallel: int
         "revision": checkpoint.revision,
         "files": [file.model_dump() for file in checkpoint.files],
         "folder": layout.weights_folder(checkpoint.repo, checkpoint.revision),
-        "parallel": parallel,
+        "parallel": PARALLEL_FILES,
         "token_file": token_file,
-        "key": checkpoint_key(checkpoint),
         **({"blobs": blobs_address(hub, checkpoint.location)} if checkpoint.location else {}),
     }
 
 
-def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
-    """Runs the download under systemd and checks the result."""
-    key, job = job["key"], {name: value for name, value in job.items() if name != "key"}
+def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -> None:
+    """Runs the download under systemd and checks the result. key: of the checkpoint."""
     # includes the files: an unfinished job for other files of the same revision is another job
     revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     unit = layout.job_unit("weights", f"{revision}-{key}")
@@ -121,7 +118,7 @@ def _fetch(host: Host, job: dict[str, Any], wheelhouse: Path | None) -> None:
     if sent:
         _send(host, job, wheelhouse, part)
     if part:
-        sharing.begins(host, key, path)
+        state_of(host, sharing.Sharing).jobs[key] = path
         part.arrived()
     try:
         jobs.run(host, work)
@@ -152,7 +149,7 @@ def _part(host: Host, key: str) -> SharedDownload | None:
     """The host's part in a shared download, with its server running; a host that cannot serve still downloads."""
     from rigup.operations.weights import sharing
 
-    part = sharing.part_of(host, key)
+    part = state_of(host, sharing.Sharing).parts.get(key)
     if part:
         sharing.serve_if_possible(host, part.server)
     return part

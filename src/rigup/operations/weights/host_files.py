@@ -190,13 +190,9 @@ def _hash(host: Host, checkpoint: Checkpoint, folder: str) -> None:
     except RigupError as error:
         if isinstance(error, jobs.Cancelled):
             raise
-        raise HostFailed(error.message, _accept(checkpoint) if "locked" in error.message else error.hint) from None
-
-
-def _accept(checkpoint: Checkpoint) -> str:
-    return (
-        f"put the locked file there; or, if it changed on every host, take it: rigup lock --upgrade {checkpoint.repo}"
-    )
+        accept = f"or, if it changed on every host, take it: rigup lock --upgrade {checkpoint.repo}"
+        hint = f"put the locked file there; {accept}" if "locked" in error.message else error.hint
+        raise HostFailed(error.message, hint) from None
 
 
 def hash_job(checkpoint: Checkpoint, folder: str) -> dict[str, Any]:

@@ -4,16 +4,17 @@ The server is nginx, unprivileged, in a transient unit that can see the weights 
 (docs/decisions/0005). It runs while other hosts send requests, and ends with the run that needed it.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.facts.host_output import HostOutput
 from rigup.host import Host, state_of
 from rigup.operations.apt import commands
 from rigup.operations.primitives import remote
@@ -132,37 +133,30 @@ class SharedDownload:
         return {**mine, "fetchers": self.fetchers, "peers": others}
 
 
-@dataclass(frozen=True)
-class SharingState:
+Words = Annotated[str, AfterValidator(lambda text: text[:LONGEST_WORDS])]
+
+
+class SharingState(HostOutput):
     """A host's report on its download. taken: bytes by source, "hub" or a host; the rest: reasons by host."""
 
-    taken: dict[str, int] = field(default_factory=dict)
-    banned: dict[str, str] = field(default_factory=dict)
-    slow: dict[str, str] = field(default_factory=dict)
-    unreachable: dict[str, str] = field(default_factory=dict)
+    taken: dict[str, Annotated[int, Field(ge=0, lt=2**63)]] = {}
+    banned: dict[str, Words] = {}
+    slow: dict[str, Words] = {}
+    unreachable: dict[str, Words] = {}
 
 
 @dataclass
 class Sharing:
     """A host's part in sharing weights in this run. parts: its downloads, by checkpoint key.
 
-    serves: whether its server was started. jobs: the job file of each download that has begun.
+    serves: whether its server was started; problem: why it could not be. jobs: the job file of each download that has
+    begun, by checkpoint key.
     """
 
     parts: dict[str, SharedDownload] = field(default_factory=dict)
     serves: bool = False
     jobs: dict[str, str] = field(default_factory=dict)
     problem: str = ""
-
-
-def take_part(host: Host, part: SharedDownload) -> None:
-    """Adds the host to the shared download of a checkpoint."""
-    state_of(host, Sharing).parts[part.key] = part
-
-
-def part_of(host: Host, key: str) -> SharedDownload | None:
-    """The host's part in a shared download; None if it downloads alone."""
-    return state_of(host, Sharing).parts.get(key)
 
 
 def own_addresses(host: Host) -> tuple[str, ...]:
@@ -214,28 +208,14 @@ def serve(host: Host, server: WeightsServer) -> None:
 def serve_if_possible(host: Host, server: WeightsServer) -> bool:
     """Calls `prepare` and `serve`; stores the problem if the host cannot serve. Returns whether it serves."""
     prepare(host)
+    sharing = state_of(host, Sharing)
     try:
         serve(host, server)
     except HostFailed as error:
-        state_of(host, Sharing).problem = error.message
+        sharing.problem = error.message
         return False
-    state_of(host, Sharing).serves = True
+    sharing.serves = True
     return True
-
-
-def problem_of(host: Host) -> str:
-    """Why the host does not serve weights; "" if it does."""
-    return state_of(host, Sharing).problem
-
-
-def serves(host: Host) -> bool:
-    """Whether the host's server was started."""
-    return state_of(host, Sharing).serves
-
-
-def begins(host: Host, key: str, job: str) -> None:
-    """Records the job file of the host's download of a checkpoint."""
-    state_of(host, Sharing).jobs[key] = job
 
 
 def answering(host: Host, key: str) -> frozenset[str]:
@@ -260,24 +240,10 @@ def end(host: Host) -> None:
 def sharing_state(host: Host, key: str) -> SharingState:
     """The host's own report on its download of a checkpoint; only for display, as it is not verified."""
     try:
-        state = json.loads(remote.read_workers_file(host, f"{FOLDER}/state/{key}.json", MOST_STATE) or "{}")
-    except (ValueError, RecursionError, HostFailed):
+        text = remote.read_workers_file(host, f"{FOLDER}/state/{key}.json", MOST_STATE) or "{}"
+        return SharingState.model_validate_json(text.encode(errors="replace"))
+    except (ValidationError, HostFailed):
         return SharingState()
-    if not isinstance(state, dict):
-        return SharingState()
-    taken = state.get("taken")
-    counts = taken.items() if isinstance(taken, dict) else ()
-    return SharingState(
-        taken={source: count for source, count in counts if type(count) is int and 0 <= count < 2**63},
-        banned=_words(state.get("banned")),
-        slow=_words(state.get("slow")),
-        unreachable=_words(state.get("unreachable")),
-    )
-
-
-def _words(content: Any) -> dict[str, str]:
-    items = content.items() if isinstance(content, dict) else ()
-    return {name: why[:LONGEST_WORDS] for name, why in items if isinstance(why, str)}
 
 
 def _have_nginx(host: Host) -> None:

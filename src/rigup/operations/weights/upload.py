@@ -82,8 +82,7 @@ def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Colle
         with (_source(job, wheelhouse) / file["path"]).open("rb") as content:
             content.seek(size)
             while chunk := content.read(CHUNK):
-                if jobs.cancelled():
-                    raise jobs.Cancelled(f"{host.name}: cancelled while sending {file['path']}")
+                jobs.check_cancelled(f"{host.name}: cancelled while sending {file['path']}")
                 report(Progress(host.name, "weights", done, total, "bytes", f"sending {file['path']}"))
                 _append(host, part, size, chunk, file["path"])
                 size += len(chunk)
@@ -102,12 +101,9 @@ def _sizes(host: Host, listing: str, files: list[dict[str, Any]]) -> list[int]:
 
 
 def _append(host: Host, part: str, size: int, data: bytes, path: str) -> None:
-    arguments = {"_sudo": True} if getattr(host.data, "_sudo", None) else {}
     chunk = f"{layout.JOBS}/weights.chunk"
-    if not host.put_file(io.BytesIO(data), chunk, **arguments):
-        raise HostFailed(
-            f"{host.name}: could not send {path}", "free disk space on the host and run the same command again"
-        )
+    hint = "free disk space on the host and run the same command again"
+    remote.put_file(host, io.BytesIO(data), chunk, f"could not send {path}", hint)
     words = _as_worker(_APPEND, part, str(size))
     remote.script(host, _HAND_OVER, chunk, *words, doing=f"sending {path}", timeout=APPEND_SECONDS)
 

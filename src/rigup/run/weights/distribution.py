@@ -17,12 +17,12 @@ from rigup import layout
 from rigup.connection.connections import PARALLEL_HOSTS
 from rigup.connection.pyinfra_internals import at_work_on
 from rigup.connection.ssh_address import ssh_address
-from rigup.host import Host
+from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, progress
 from rigup.operations.primitives.progress import Progress
 from rigup.operations.weights import sharing
 from rigup.operations.weights.checkpoint import checkpoint_key, step_name
-from rigup.operations.weights.sharing import SharedDownload, SharingPeer, WeightsServer
+from rigup.operations.weights.sharing import SharedDownload, Sharing, SharingPeer, WeightsServer
 from rigup.run.context import RunContext, ask_quietly
 from rigup.run.weights.download_groups import DownloadGroup, distinct, download_groups
 from rigup.settings import WeightsSettings
@@ -121,7 +121,7 @@ class WeightsDistribution:
             for name in group.fetchers:
                 others = tuple(servers[other].member for other in group.members if other != name)
                 part = SharedDownload(group.key, servers[name], group.fetchers, others, self._arriving(group, name))
-                sharing.take_part(self.hosts[name], part)
+                state_of(self.hosts[name], Sharing).parts[part.key] = part
         whole = {name for group in self.groups for name in group.complete}
         self._on_each(whole, lambda host: sharing.serve_if_possible(host, servers[host.name]))
         if self.groups:
@@ -136,7 +136,7 @@ class WeightsDistribution:
         # after a lost connection a download continues and needs the other hosts: their servers end when idle
         if all(self._fetched(name) for name in fetchers) or jobs.cancelled():
             ending = {name for group in self.groups for name in group.members if not self.settings[name].keep}
-            self._on_each({name for name in ending if sharing.serves(self.hosts[name])}, sharing.end)
+            self._on_each({name for name in ending if state_of(self.hosts[name], Sharing).serves}, sharing.end)
 
     def _known_address(self, name: str) -> str | None:
         """A host's address for other hosts, from the inventory or from this machine's connection to it.
@@ -240,7 +240,7 @@ class WeightsDistribution:
         asking = [name for name, state in states.items() if state.unreachable]
         answering = self._on_each(asking, lambda host: sharing.answering(host, group.key))
         for name in group.members:
-            if problem := sharing.problem_of(self.hosts[name]):
+            if problem := state_of(self.hosts[name], Sharing).problem:
                 summary.messages.append(problem)
         for name, state in states.items():
             summary.taken[name] = {one: count for one, count in state.taken.items() if one == HUB or one in self.hosts}
@@ -248,7 +248,7 @@ class WeightsDistribution:
             summary.messages += [f"{name}: {other} is too slow: it {why}" for other, why in state.slow.items()]
             for other, why in state.unreachable.items():
                 # a server that answers now was started when this host's download had ended
-                served = other in self.hosts and sharing.serves(self.hosts[other])
+                served = other in self.hosts and state_of(self.hosts[other], Sharing).serves
                 if served and other not in answering.get(name, ()):
                     summary.messages.append(f"{name}: {other} could not serve weights: {why}")
         return summary

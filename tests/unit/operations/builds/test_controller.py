@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from rigup.errors import HostFailed
 from rigup.operations.builds import controller
+from rigup.operations.builds.records import BuildRecord
+from rigup.operations.builds.source import compile_job
 from rigup.operations.primitives import jobs
 from rigup.plan import Build
 from rigup.settings import CONTROLLER, Builder
@@ -40,12 +43,17 @@ def build_of(archive: Path) -> Build:
     )
 
 
+def compiled(builder: Builder, build: Build, archive: Path) -> BuildRecord:
+    job = partial(compile_job, build, NAME, str(archive), CHECK, CONTROLLER)
+    return controller.compiled(builder, NAME, job, lambda *_: None)
+
+
 @needs_a_compiler
 def test_what_is_compiled_here_is_recorded_and_compiled_once(archive: Path, tmp_path: Path) -> None:
     builder, build = Builder(CONTROLLER, tmp_path / "records"), build_of(archive)
-    record = controller.compiled(builder, build, NAME, archive, CHECK, lambda *_: None)
+    record = compiled(builder, build, archive)
     archive.unlink()
-    assert controller.compiled(builder, build, NAME, archive, CHECK, lambda *_: None) == record
+    assert compiled(builder, build, archive) == record
     assert set(record.files) == {"bin/llama-server", "manifest.json"}
     with tarfile.open(builder.archive(NAME)) as packed:
         said = json.loads(packed.extractfile(f"{NAME}/manifest.json").read())  # type: ignore[union-attr]
@@ -58,7 +66,7 @@ def test_one_that_does_not_compile_is_told_in_the_last_words(archive: Path, tmp_
     builder = Builder(CONTROLLER, tmp_path / "records")
     wrong = build_of(archive).model_copy(update={"targets": ("no-such-target",)})
     with pytest.raises(HostFailed, match=r"^controller: engine: cmake --build: exit status 1: "):
-        controller.compiled(builder, wrong, NAME, archive, CHECK, lambda *_: None)
+        compiled(builder, wrong, archive)
     assert list(builder.folder.iterdir()) == []
 
 
@@ -66,7 +74,7 @@ def test_a_user_who_stops_ends_it(archive: Path, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(jobs, "_cancelled", True)
     builder = Builder(CONTROLLER, tmp_path / "records")
     with pytest.raises(jobs.Cancelled):
-        controller.compiled(builder, build_of(archive), NAME, archive, CHECK, lambda *_: None)
+        compiled(builder, build_of(archive), archive)
     assert list(builder.folder.iterdir()) == []
 
 

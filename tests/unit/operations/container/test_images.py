@@ -13,13 +13,16 @@ import pytest
 
 from rigup.artifacts import LockedImage
 from rigup.errors import HostFailed
+from rigup.operations.apt.nvidia_repository import RepositorySources, SignedRepository, Sources
+from rigup.operations.apt.openpgp import binary
 from rigup.operations.builds.source import name_of
 from rigup.operations.container import nvidia_container_toolkit as toolkit
-from rigup.operations.container.nvidia_container_toolkit import ToolkitStateFact
+from rigup.operations.container.nvidia_container_toolkit import DescribedDrivers, toolkit_source
 from rigup.operations.primitives.command_parts import FILE_MARK
 from rigup.plan import Build
 from rigup.programs import program_file
-from rigup.systemd.container_files import mirrors, toolkit_files, toolkit_repository
+from rigup.systemd.container_files import SOURCE, mirrors, toolkit_files, toolkit_repository
+from tests.unit.operations.apt.test_openpgp import ARMOURED, FINGERPRINT
 
 DIGEST = "sha256:" + "0" * 64
 IMAGE = LockedImage(engine="vllm", version="0.20.2", repository="docker.io/vllm/vllm-openai", digest=DIGEST)
@@ -64,37 +67,44 @@ def test_apt_keeps_the_toolkit_at_the_pinned_version() -> None:
     assert "Pin: version 1.20.1-*\n" in held or "Pin: version 1.20.1" in held
 
 
-def test_what_a_host_says_of_its_toolkit() -> None:
-    fact = ToolkitStateFact()
-    described = ["1.20.1-1", "", "##rigup-part##", "QUJD", "##rigup-part##", "libcuda.so.580.178.04", "libcuda.so.1"]
-    standing = fact.process([*described, "libcuda.so.580.178.04", "", "##rigup-part##"])
-    assert (standing.version, standing.keyring, standing.described) == ("1.20.1", b"ABC", ("580.178.04",))
-    assert fact.process(["", "##rigup-part##", "", "##rigup-part##", "", "##rigup-part##"]) == fact.default()
+def test_what_a_host_says_of_its_gpus_for_containers() -> None:
+    lines = ["libcuda.so.580.178.04", "libcuda.so.1", "libcuda.so.580.178.04", ""]
+    assert DescribedDrivers().process(lines) == ("580.178.04",)
+    assert DescribedDrivers().process([]) == DescribedDrivers.default()
+
+
+def test_another_mirror_of_the_toolkit_is_another_source() -> None:
+    first, second = (
+        toolkit_repository("x86_64", f"http://{mirror}/stable/deb", FINGERPRINT) for mirror in ("a.lan", "b.lan")
+    )
+    there = Sources(binary(ARMOURED), {SOURCE: toolkit_files(first)[SOURCE].strip()})
+    assert toolkit_source(first).is_right(there)
+    assert not toolkit_source(second).is_right(there)
 
 
 def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_rigups_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     repository = toolkit_repository("x86_64")
-    assert toolkit.named_in(repository) == "https://nvidia.github.io/libnvidia-container/stable/deb/"
+    source = toolkit_source(repository)
+    assert source.named == "https://nvidia.github.io/libnvidia-container/stable/deb/"
     path = "/etc/apt/sources.list.d/nvidia-container-toolkit.list"
-    line = f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {toolkit.named_in(repository)}$(ARCH) /"
-    mark = FILE_MARK
-    files = [f"{mark} {path}", line, "", f"{mark} {toolkit.SOURCE}", *"Types: deb\n\nURIs: x".splitlines()]
-    standing = ToolkitStateFact().process(["1-1", "##rigup-part##", "##rigup-part##", "##rigup-part##", *files])
-    assert standing.others == ((path, line),)
+    line = f"deb [signed-by=/usr/share/keyrings/nvidia.gpg] {source.named}$(ARCH) /"
+    lines = [f"{FILE_MARK} {path}", line, "", f"{FILE_MARK} {SOURCE}", *"Types: deb\n\nURIs: x".splitlines()]
+    standing = RepositorySources().process(lines)
+    assert standing.files == {path: line, SOURCE: "Types: deb\n\nURIs: x"}
 
     sent: list[tuple[str, ...]] = []
     host = SimpleNamespace(name="box", get_fact=lambda *_, **__: standing)
-    monkeypatch.setattr(toolkit, "fetched_key", lambda *_: b"key")
+    monkeypatch.setattr(SignedRepository, "fetched_key", lambda *_: b"key")
     monkeypatch.setattr(toolkit.remote, "check_output", lambda _, *words, **__: sent.append(words))
     monkeypatch.setattr(toolkit.remote, "script", lambda *_, **__: "")
     monkeypatch.setattr(toolkit.remote, "write_file", lambda _, path, text: sent.append(("write", path)))
     monkeypatch.setattr(toolkit.commands, "update", lambda *_: (_ for _ in ()).throw(HostFailed("end")))
     with pytest.raises(HostFailed):
-        toolkit._install(host, repository)
+        toolkit._have(host, source, "580.178.04", installed=False)
     assert sent[0] == ("mv", path, f"{path}.disabled")
-    assert ("write", toolkit.SOURCE) in sent
+    assert ("write", SOURCE) in sent
 
 
 def test_a_pull_says_how_far_it_is_and_ends_with_podmans_words(tmp_path: Path) -> None:

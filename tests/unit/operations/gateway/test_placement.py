@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,20 +19,15 @@ FOLDERS = ("FOLDER", "CANDIDATE", "PREVIOUS")
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all that a gateway can leave."""
-    return pieces_in(tmp_path, monkeypatch, placement)
-
-
-def pieces_in(folder: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> Path:
-    """The folder with all that a gateway can leave, which is where the module looks; systemctl does nothing."""
+    """A folder with all that a gateway can leave, which is where the module looks; systemctl does nothing."""
     for name in FOLDERS:
-        (folder / name).mkdir()
-        (folder / name / "backend-keys.map").touch()
-        monkeypatch.setattr(module, name, str(folder / name))
-    (folder / "unit").touch()
-    monkeypatch.setattr(module, "UNIT_FILE", str(folder / "unit"))
-    command(folder, "systemctl", "exit 0", monkeypatch)
-    return folder
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "backend-keys.map").touch()
+        monkeypatch.setattr(placement, name, str(tmp_path / name))
+    (tmp_path / "unit").touch()
+    monkeypatch.setattr(placement, "UNIT_FILE", str(tmp_path / "unit"))
+    command(tmp_path, "systemctl", "exit 0", monkeypatch)
+    return tmp_path
 
 
 def command(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ HOSTS = ("a", "b")
 def stand(now: str | None, **earlier: str) -> MemberState:
     """earlier: by number ("r1"), the whole that it is a part of; "alone" for none."""
     of = {number.removeprefix("r"): "" if whole == "alone" else whole for number, whole in earlier.items()}
-    return MemberState("9", now, of)
+    return MemberState(now, of)
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,11 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it
     nothing = remote.Output(False, "", "")
     for module in (builds, environments):
         monkeypatch.setattr(module, "remote", SimpleNamespace(run=lambda *_, **__: nothing, write_file=lambda *_: None))
-        monkeypatch.setattr(module, "publish", lambda *_: None)
         monkeypatch.setattr(module, "refuse_noexec", lambda _: None)
+    monkeypatch.setattr(builds, "publish", lambda *_: None)
     monkeypatch.setattr(builds, "debian_packages", lambda _: None)
     monkeypatch.setattr(environments, "have_packages", lambda *_: None)
-    monkeypatch.setattr(builds.cuda_packages, "have", lambda *_: None)
+    monkeypatch.setattr(builds, "have_versions", lambda *_: None)
     monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
     monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))
     if kind == "source":

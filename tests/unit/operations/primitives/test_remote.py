@@ -16,7 +16,6 @@ from rigup.connection.login_shell import writing
 from rigup.errors import HostFailed
 from rigup.host import SessionsInUse
 from rigup.operations.primitives import remote
-from rigup.operations.primitives.uploads import send_file
 from tests.unit.local_host import LocalHost
 
 AWKWARD = "a b'c\"d $HOME `x` \\ ;&|<>*?\n\ttab"
@@ -229,8 +228,17 @@ def test_nothing_is_sent_into_a_folder_that_others_may_write_to(tmp_path: Path) 
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(HostFailed, match="others than root"):
-        send_file(LocalHost(), tmp_path / "wheel", f"{folder}/wheel")
+        remote.send_file(LocalHost(), tmp_path / "wheel", f"{folder}/wheel")
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(("of_inventory", "of_pyinfra"), [(True, False), (None, True)])
+def test_a_file_is_sent_as_root_like_commands(of_inventory: bool | None, of_pyinfra: bool) -> None:
+    host, arguments = LocalHost(), []
+    host.data._sudo, host.state.config.SUDO = of_inventory, of_pyinfra
+    host.put_file = lambda content, path, **more: arguments.append(more) or True  # type: ignore[attr-defined]
+    remote.put_file(host, "wheel", "/opt/wheel", "could not send wheel", "")
+    assert arguments == [{"_sudo": True}]
 
 
 def test_what_is_sent_is_a_new_file_whatever_the_umask(tmp_path: Path, victim: Path) -> None:

@@ -98,5 +98,5 @@ def test_nonsense_of_one_that_takes_turns_names_its_own_service(turns: Any) -> N
 def test_a_service_that_takes_turns_is_asked_later_for_what_is_resident() -> None:
     services = {name: {**SMOL, "swap": True, "served_name": f"m-{name}"} for name in ("first", "second")}
     (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
-    assert health.short_request(plan)["swaps"] is True
-    assert health.short_request(decided([], SMOL))["swaps"] is False
+    assert health.request_of(plan)["swaps"] is True
+    assert health.request_of(decided([], SMOL))["swaps"] is False

@@ -66,7 +66,7 @@ class Box:
 def test_a_job_that_somebody_left_for_other_files_of_the_revision_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
     box = Box(monkeypatch)
     for key in ("q4", "q8", "q8"):
-        checkpoint._fetch(box, {**JOB, "key": key}, None)
+        checkpoint._fetch(box, JOB, key, None)
     assert [told for told in box.told if told.startswith("run")] == [f"run {UNIT}-{key}" for key in ("q4", "q8", "q8")]
     assert len({told for told in box.told if told.startswith("write")}) == 2
 
@@ -75,7 +75,7 @@ def test_a_download_left_for_other_files_of_the_revision_is_stopped_and_its_own_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     box = Box(monkeypatch, f"{UNIT}-q4", f"{UNIT}-q8")
-    checkpoint._fetch(box, {**JOB, "key": "q8"}, None)
+    checkpoint._fetch(box, JOB, "q8", None)
     assert [told for told in box.told if not told.startswith("write")] == [
         f"stop {UNIT}-q4.service",
         f"run {UNIT}-q8",
@@ -89,5 +89,5 @@ def test_nothing_is_sent_beside_a_download_that_goes_on_or_is_being_stopped(
     said: list[str] = []
     monkeypatch.setattr(checkpoint.jobs, "going", lambda host, job: said.append("asked") or going)
     monkeypatch.setattr(checkpoint, "_send", lambda *_: said.append("sent"))
-    checkpoint._fetch(Box(monkeypatch), {**JOB, "key": "q8"}, tmp_path)
+    checkpoint._fetch(Box(monkeypatch), JOB, "q8", tmp_path)
     assert said == told

@@ -16,10 +16,10 @@ def test_a_name_of_ollamas_comes_by_its_hash_without_a_token() -> None:
         "ollama:me/own:latest": "https://ollama.lan/v2/me/own/blobs",
     }.items():
         address, token = SETTINGS.source_of(location)
-        job = _job(PINNED.model_copy(update={"location": location}), address, token, 4)
+        job = _job(PINNED.model_copy(update={"location": location}), address, token)
         assert (job["blobs"], job["token_file"]) == (base, None)
 
 
 def test_a_repository_comes_from_the_hub() -> None:
     assert SETTINGS.source_of("") == ("https://hub.lan", "secret")
-    assert "blobs" not in _job(PINNED, "https://hub.lan", None, 4)
+    assert "blobs" not in _job(PINNED, "https://hub.lan", None)

@@ -59,13 +59,13 @@ class Hosts:
         monkeypatch.setattr(sharing, "own_addresses", lambda host: ADDRESSES[host.name])
         monkeypatch.setattr(sharing, "serve_if_possible", serve)
         monkeypatch.setattr(sharing, "end", lambda host: self.done.append(("end", host.name)))
-        monkeypatch.setattr(sharing, "sharing_state", lambda host, key: SharingState({"hub": 5, "c": 7}))
+        monkeypatch.setattr(sharing, "sharing_state", lambda host, key: SharingState(taken={"hub": 5, "c": 7}))
         monkeypatch.setattr(distribution, "ssh_address", lambda host: REACHED.get(host.name))
 
     def fetch(self) -> None:
         """What the fetchers do in the run."""
         for name in ("a", "b"):
-            part = sharing.part_of(self.hosts[name], KEY)
+            part = state_of(self.hosts[name], sharing.Sharing).parts.get(KEY)
             assert part is not None
             sharing.serve_if_possible(self.hosts[name], part.server)
             self.run.results[name].state = "changed"
@@ -90,7 +90,7 @@ def test_each_host_is_told_of_the_others_and_serves_them_alone(hosts: Hosts) -> 
     with WeightsDistribution(hosts.run, None, hosts.summaries):
         hosts.fetch()
 
-    part = sharing.part_of(hosts.hosts["a"], KEY)
+    part = state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY)
     assert part is not None
     assert part.job["fetchers"] == ("a", "b")
     assert [(each["name"], each["addresses"]) for each in part.job["peers"]] == [
@@ -112,7 +112,7 @@ def test_what_a_host_says_of_itself_opens_no_other_server(hosts: Hosts, monkeypa
     with WeightsDistribution(hosts.run, None, hosts.summaries):
         hosts.fetch()
 
-    part = sharing.part_of(hosts.hosts["a"], KEY)
+    part = state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY)
     assert part is not None
     assert set(part.server.allow) == {"10.0.0.1", "10.0.0.2", "10.0.0.3"}
     assert set(hosts.servers["c"].allow) == {"10.0.0.1", "10.0.0.2", "10.0.0.3"}
@@ -130,7 +130,7 @@ def test_a_host_whose_address_nobody_knows_is_left_out_and_told(hosts: Hosts, mo
     with WeightsDistribution(hosts.run, None, hosts.summaries):
         hosts.run.results["a"].state = hosts.run.results["b"].state = "changed"
 
-    assert sharing.part_of(hosts.hosts["b"], KEY) is None
+    assert state_of(hosts.hosts["b"], sharing.Sharing).parts.get(KEY) is None
     (summary,) = hosts.summaries
     assert summary.fetchers == ("a",)
     assert summary.messages == [
@@ -145,7 +145,7 @@ def test_hosts_that_share_nothing_as_nobody_knows_their_addresses_are_told_why(
     for name in REACHED:
         monkeypatch.setitem(REACHED, name, "10.0.0.1")
     with WeightsDistribution(hosts.run, None, hosts.summaries):
-        assert sharing.part_of(hosts.hosts["a"], KEY) is None
+        assert state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY) is None
 
     (summary,) = hosts.summaries
     assert [said.split(":")[0] for said in summary.messages] == ["a", "b", "c"]
@@ -157,7 +157,7 @@ def test_the_inventory_goes_before_the_connection(hosts: Hosts) -> None:
         hosts.fetch()
 
     assert set(hosts.servers["c"].allow) == {"10.0.0.1", "10.0.0.2", "192.168.5.3", "10.0.0.3"}
-    part = sharing.part_of(hosts.hosts["a"], KEY)
+    part = state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY)
     assert part is not None and "192.168.5.3" in part.server.allow and "10.0.0.3" not in part.server.allow
 
 
@@ -214,7 +214,7 @@ def test_a_host_that_cannot_be_asked_is_left_out(hosts: Hosts, monkeypatch: pyte
     with WeightsDistribution(hosts.run, None, hosts.summaries):
         hosts.fetch()
 
-    part = sharing.part_of(hosts.hosts["a"], KEY)
+    part = state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY)
     assert part is not None and [member.name for member in part.peers] == ["b"]
 
 
@@ -228,7 +228,7 @@ def test_nobody_waits_for_what_is_sent_to_a_host_that_is_to_be_compared_again(ho
     packages = replace(HostSettings().packages, wheelhouse=Path("wheelhouse"))
     hosts.run.settings = dict.fromkeys(PLANS, replace(HostSettings(), packages=packages))
     with WeightsDistribution(hosts.run, None, hosts.summaries), gevent.Timeout(5):
-        part = sharing.part_of(hosts.hosts["a"], KEY)
+        part = state_of(hosts.hosts["a"], sharing.Sharing).parts.get(KEY)
         assert part is not None
         waiting = gevent.spawn(part.arrived)
         gevent.sleep(0)
@@ -263,5 +263,5 @@ def test_what_a_host_says_of_who_answers_it_is_read_with_care(
     host: Any = SimpleNamespace(name="a", connector_data={})
     monkeypatch.setattr(sharing.remote, "run", lambda *words, **more: Output(True, printed, ""))
     assert sharing.answering(host, KEY) == frozenset()
-    sharing.begins(host, KEY, "/job.json")
+    state_of(host, sharing.Sharing).jobs[KEY] = "/job.json"
     assert sharing.answering(host, KEY) == names

@@ -8,7 +8,7 @@ import pytest
 
 from rigup.facts.gpu_load import GpuLoad, HostLoad
 from rigup.facts.probe import PowerLimits, Probe, ProbedGpu
-from rigup.preflight.gpu_load import load_findings
+from rigup.preflight.links import load_findings
 
 CARD = ProbedGpu("NVIDIA GeForce RTX 3090", power=PowerLimits(limit_w=350, default_w=350))
 SEEN: dict[str, Any] = {"gpu": 0, "name": CARD.name, "power_w": 345, "power_most_w": 351, "memory_most_mib": 22000}

@@ -11,7 +11,7 @@ from rigup.facts.gpus import ProbedGpu
 from rigup.run.drift import Drift
 
 
-class RollingApply(TypedDict):
+class RolloutOutcome(TypedDict):
     """A rolling apply. batches: begun. failed: the reason by host. next: the command that goes on; null at the end."""
 
     rolling: int
@@ -77,7 +77,7 @@ class UninstallDocument(HostsDocument):
 class ApplyDocument(HostsDocument):
     """`rigup apply --json`. rollout: only with --rolling. weights: only if checkpoints were downloaded."""
 
-    rollout: NotRequired[RollingApply]
+    rollout: NotRequired[RolloutOutcome]
     weights: NotRequired[list[SharedWeights]]
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rigup.errors import InputError
-from rigup.units import list_text
 
 SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})")
 QUANT = re.compile(r"(?:^|[-._])((?:UD[-_])?(?:I?Q\d\w*|TQ\d_\d|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
@@ -51,7 +50,9 @@ def gguf_files(repo: str, quant: str, entry: str, paths: Iterable[str]) -> tuple
         known = ", ".join(sorted({candidate.quant for candidate in found})[:MOST_NAMED]) or "none"
         raise InputError(f"{repo}: the repository has no GGUF of quantisation {quant}", f"choose from: {known}")
     if len(fitting) > 1:
-        names = list_text([candidate.paths[0] for candidate in fitting], MOST_NAMED)
+        more = f" and {len(fitting) - MOST_NAMED} more" if len(fitting) > MOST_NAMED else ""
+        # a set may claim 99,999 names, so that only the named ones are written out
+        names = ", ".join(candidate.paths[0] for candidate in fitting[:MOST_NAMED]) + more
         raise InputError(
             f"{repo}: the repository has {quant} more than once: {names}",
             "choose one: set entry in catalogue/checkpoints/",

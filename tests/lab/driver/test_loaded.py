@@ -36,7 +36,7 @@ def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:
     fleet.hub.faults(bytes_per_second=FILE_BYTES // 600)
     run = fleet.start("apply", "--yes", "--reboot", "--json")
     run.wait_to_say("rebooting", seconds=300)
-    wait_for(lambda: broken_off(fleet.hub.log()[before:]), "the end of the downloads at the shutdown", seconds=120)
+    wait_for(lambda: broken_off(fleet.hub.log()[before:]), "the end of the downloads at the shutdown", seconds=300)
     fleet.hub.faults()
     assert run.wait() == 0, run.text
     assert fleet.boots() != boot

@@ -144,7 +144,7 @@ def _document(run: Run, rollout: RollingApply | None) -> dict[str, Any]:
     if rollout:
         document["rollout"] = rollout.outcome()
     if run.transfers:
-        from rigup.cli.output.documents.runs import SharedWeights
+        from rigup.cli.output.json_documents.runs import SharedWeights
 
         document["weights"] = [SharedWeights.of(summary) for summary in run.transfers]
     return document

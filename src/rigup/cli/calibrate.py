@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
 def as_json(calibration: Calibration) -> dict[str, Any]:
     """One calibration as plain values."""
-    from rigup.cli.output.documents.plans import CalibrationOfKind
+    from rigup.cli.output.json_documents.plans import CalibrationOfKind
 
     kind = dict(zip(("engine", "version", "gpu", "gpus", "parallel"), calibration.kind, strict=True))
     return CalibrationOfKind.of(vars(calibration) | kind | {"why_not": calibration.why_not or None})

@@ -142,7 +142,7 @@ def status_as_json(
     rows: list[dict[str, Any]], results: list[HostResult], gateways: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """The rows for scripts; schema 1. Errors are listed per host."""
-    from rigup.cli.output.documents.runs import HostState
+    from rigup.cli.output.json_documents.runs import HostState
 
     return {"schema": 1, "hosts": [HostState.of(one) for one in results], "services": rows, "gateways": gateways}
 

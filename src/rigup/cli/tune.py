@@ -178,7 +178,7 @@ def _show_results(
     args: argparse.Namespace, project: Project, outcome: TuningResult | None, results: list[HostResult], out: Lines
 ) -> int:
     """Keeps a faster kernel, shows the outcome, and returns the exit code."""
-    from rigup.cli.output.documents.measurements import GainFigures
+    from rigup.cli.output.json_documents.measurements import GainFigures
 
     kept = keep(outcome, project.root) if outcome and outcome.gain.wins else None
     if args.json:

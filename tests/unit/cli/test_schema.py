@@ -14,7 +14,7 @@ from rigup.cli import releases, status
 from rigup.cli.main import VERBS, build_parser, main
 from rigup.cli.output import bench, evaluation
 from rigup.cli.output import results as summary
-from rigup.cli.output.documents.runs import SharedWeights
+from rigup.cli.output.json_documents.runs import SharedWeights
 from rigup.cli.schema.documents import DIALECT, DOCUMENTS, adapter_of, schema_of
 from rigup.errors import HostFailed
 from rigup.evaluation.comparison import ScoreDifference

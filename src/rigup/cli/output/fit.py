@@ -12,7 +12,7 @@ from rich.text import Text
 
 from rigup.catalogue.gpu_names import short_name
 from rigup.catalogue.model import Model
-from rigup.cli.output.documents.shared import CheckpointName
+from rigup.cli.output.json_documents.shared import CheckpointName
 from rigup.cli.output.table import Column, Table
 from rigup.project.fit_table import Fit, FitFilter
 from rigup.rig import Rig

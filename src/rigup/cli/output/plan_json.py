@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rigup.cli.output.documents.plans import DECIDED, GatewayOffer, PlanOfService
+from rigup.cli.output.json_documents.plans import DECIDED, GatewayOffer, PlanOfService
 from rigup.gateway.cache_aware import warnings_of
 from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Plan

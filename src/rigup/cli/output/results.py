@@ -143,6 +143,6 @@ def show_answers(results: list[HostResult], question: str, out: Lines) -> None:
 
 def as_json(results: Iterable[HostResult]) -> dict[str, Any]:
     """The results for scripts; schema 1."""
-    from rigup.cli.output.documents.shared import HostOutcome
+    from rigup.cli.output.json_documents.shared import HostOutcome
 
     return {"schema": 1, "hosts": [HostOutcome.of(result) for result in results]}

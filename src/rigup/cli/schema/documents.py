@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from rigup.cli.output.documents import folders, measurements, plans, runs, services
-from rigup.cli.output.documents.shared import ErrorDocument
+from rigup.cli.output.json_documents import folders, measurements, plans, runs, services
+from rigup.cli.output.json_documents.shared import ErrorDocument
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, Any] = {

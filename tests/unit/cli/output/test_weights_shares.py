@@ -9,7 +9,7 @@ import pytest
 
 from rigup.cli.output import weights_shares
 from rigup.cli.output.console import Console
-from rigup.cli.output.documents.runs import SharedWeights
+from rigup.cli.output.json_documents.runs import SharedWeights
 from rigup.errors import InputError
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.settings import settings_by_host

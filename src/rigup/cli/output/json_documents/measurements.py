@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from rigup.bench.comparison import FigureChange
 from rigup.bench.lines import ClientMachine, EndpointLine, LevelLine, SkippedLine
 from rigup.catalogue.moe_configs import Measurement
-from rigup.cli.output.documents.shared import HostOutcome, Hundredths, Schema, Shown, Thousandths
+from rigup.cli.output.json_documents.shared import HostOutcome, Hundredths, Schema, Shown, Thousandths
 from rigup.evaluation.comparison import ScoreDifference
 from rigup.plan import Parallel
 

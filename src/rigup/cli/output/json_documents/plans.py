@@ -5,7 +5,7 @@ from typing import Literal, NotRequired, get_args
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import (
+from rigup.cli.output.json_documents.shared import (
     CheckpointName,
     EngineName,
     FileAction,

@@ -4,7 +4,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import ErrorText, FileAction, Schema, ServiceOfHost
+from rigup.cli.output.json_documents.shared import ErrorText, FileAction, Schema, ServiceOfHost
 from rigup.lockfile.package_diff import PackageMove
 from rigup.monitoring.scrape_config import ScrapeTarget, SkippedTarget
 

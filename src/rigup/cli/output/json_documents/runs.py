@@ -5,7 +5,7 @@ from typing import Any, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import ErrorText, HostOutcome, Manifest, Schema, Shown, State
+from rigup.cli.output.json_documents.shared import ErrorText, HostOutcome, Manifest, Schema, Shown, State
 from rigup.facts.apply_records import SavedRecord
 from rigup.facts.gpus import ProbedGpu
 from rigup.run.drift import Drift

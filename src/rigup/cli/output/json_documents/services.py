@@ -2,7 +2,7 @@
 
 from typing_extensions import TypedDict
 
-from rigup.cli.output.documents.shared import ErrorText, HostOutcome, Schema
+from rigup.cli.output.json_documents.shared import ErrorText, HostOutcome, Schema
 from rigup.facts.gpu_load import HostLoad
 from rigup.facts.links import Links
 from rigup.preflight.links import LinkFinding

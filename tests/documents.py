@@ -10,8 +10,8 @@ from rigup.cli.schema.documents import DOCUMENTS, adapter_of
 def check(verb: str, printed: str) -> None:
     """Fails for a document with a missing, unknown or wrong key. Ignores output that is not one document."""
     try:
-        document = json.loads(printed)
+        json.loads(printed)
     except ValueError:
         return
     if verb in DOCUMENTS:
-        adapter_of(verb).validate_python(document, extra="forbid")
+        adapter_of(verb).validate_json(printed, extra="forbid")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rigup.errors import Refused
 from rigup.facts.manifest import checkpoints_of
@@ -15,7 +14,7 @@ from rigup.host import Host, state_of
 from rigup.layout import CONFIGURATION, weights_folder
 from rigup.operations.multinode.releases import GroupMember
 from rigup.operations.primitives import jobs
-from rigup.operations.service.health import Answers, ask_release
+from rigup.operations.service.health import Answer, Answers, ask_release
 from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files
@@ -171,7 +170,7 @@ class RollbackRun(HostsRun):
         check = partial(self._check(step.wanted), given_up=part.given_up)
         part.change(host, str(step.wanted.number), check, f"rolling {service} back to release {step.wanted.number}")
 
-    def _check(self, release: RetainedRelease) -> Any:
+    def _check(self, release: RetainedRelease) -> partial[Answer]:
         return partial(ask_release, manifest=release.manifest, service=release.service)
 
 

@@ -129,7 +129,13 @@ def request_of(plan: Plan, max_tokens: int = 1) -> dict[str, Any]:
     }
 
 
-def ask_release(host: Host, manifest: Mapping[str, Any], service: str, wait_s: float = RELEASE_SECONDS) -> Answer:
+def ask_release(
+    host: Host,
+    manifest: Mapping[str, Any],
+    service: str,
+    wait_s: float = RELEASE_SECONDS,
+    given_up: Callable[[], str] = str,
+) -> Answer:
     """Sends a question to the address and model name in the argv of a release. Raises like `ask_service`.
 
     The router of a swap group is healthy before its model is loaded, so that the answer may take as long as the start.
@@ -149,7 +155,7 @@ def ask_release(host: Host, manifest: Mapping[str, Any], service: str, wait_s: f
         "timeout_s": timeout_s,
         "unit": layout.unit_name(service),
     }
-    return _ask(host, service, request, wait_s)
+    return _ask(host, service, request, wait_s, given_up)
 
 
 def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str] = str) -> Answer:

@@ -51,7 +51,7 @@ for n in [0-9]*; do
 done
 """
 
-Check = Callable[[Any], None]
+Check = Callable[[Any], object]
 # checks an earlier release of a host, given its manifest
 CheckEarlier = Callable[[Any, Mapping[str, Any]], object]
 

@@ -87,10 +87,10 @@ def test_a_stream_ends_whole_when_its_unit_is_restarted(applied: tuple[VllmFleet
     host.machine.ssh("cat > /run/reader.py; rm -f /run/begun", input=READER, check=True)
     before = host.show("InvocationID")
     reading = f"python3 /run/reader.py {MODEL} {TOKENS}"
-    host.tell(f"systemd-run --quiet --collect --unit=reader --property=StandardOutput=truncate:/run/read {reading}")
-    begun = "until test -e /run/begun; do sleep 0.05; done"  # on the host: each SSH command takes a part of the stream
-    restart = f"{begun}; date +%s.%N; systemctl restart rigup-chat"
-    stopping = host.machine.ssh(restart, timeout=SECONDS, check=True).stdout
+    # in one command: each SSH connection takes a part of the stream
+    start = f"systemd-run --quiet --collect --unit=reader --property=StandardOutput=truncate:/run/read {reading}"
+    restart = "until test -e /run/begun; do sleep 0.01; done; date +%s.%N; systemctl restart rigup-chat"
+    stopping = host.machine.ssh(f"{start}; {restart}", timeout=SECONDS, check=True).stdout
     assert host.show("InvocationID") != before
     wait_for(lambda: not host.says("systemctl is-active --quiet reader"), "the reader's end")
     ended, came = host.tell("cat /run/read").split(maxsplit=1)

@@ -45,7 +45,6 @@ class KeyRun(HostsRun):
             check_applied(host.name, name, probe)
             if endpoint := endpoint_of(host.name, name, probe.releases[name]):
                 self.keys[host.name, name] = read_key(host, endpoint.key_file)
-        self.results[host.name].state = "differs"
 
     def _rotate(self, host: Host, service: str) -> None:
         result, probe = self.results[host.name], self.context.handshakes[host.name].probe

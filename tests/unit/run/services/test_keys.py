@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from rigup.cli.sessions.unplanned import results_of
 from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
 from rigup.project.inventory import HostEntry, Project
+from rigup.run.result import exit_code
 from rigup.run.services import keys
 from rigup.run.services.keys import KeyRun, key_file_of, write_new_key
 
@@ -47,6 +49,12 @@ def test_keys_as_the_host_has_them(connected: Callable[[Probe], KeyRun]) -> None
     run.read(("gone",))
     (error,) = run.results["box"].errors
     assert error.message == "box: gone was never applied"
+
+
+def test_a_host_whose_keys_were_read_is_as_it_was(connected: Callable[[Probe], KeyRun]) -> None:
+    run = connected(APPLIED)
+    run.read(())
+    assert exit_code(results_of(run)) == 0
 
 
 def test_a_release_that_cannot_be_read_was_applied(connected: Callable[[Probe], KeyRun]) -> None:

@@ -27,11 +27,11 @@ from typing import Any
 
 if __package__:
     from rigup.programs.weights.hub_pace import HubPace
-    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job
+    from rigup.programs.weights.weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job, log
 else:  # a host has the programs in one folder, without rigup, and no bytecode
     sys.dont_write_bytecode = True
     from hub_pace import HubPace  # type: ignore[import-not-found, no-redef]
-    from weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job  # type: ignore[import-not-found, no-redef]
+    from weights_folder import EXIT_INPUT, FetchError, FetchJob, load_job, log  # type: ignore[import-not-found, no-redef]
 
 ASK_TIMEOUT_S = 3.0
 """For one complete response from one address."""
@@ -166,7 +166,7 @@ class PeerView:
                 self.most[sha256], self.moved[sha256] = count, now
         if hub_bytes > self.hub_bytes:
             self.hub_bytes, self.hub_moved = hub_bytes, now
-        for sha256 in {*fetching, *claims, *hashing} - have:
+        for sha256 in {*fetching, *claims, *hashing}:
             self.deferrals.setdefault(sha256, Deferral(now, hub_bytes))
         for sha256 in hashing:
             self.checked.setdefault(sha256, now)
@@ -244,11 +244,6 @@ class PeerView:
         self.failures += 1
         self.problem = problem
         self.rest(_pause(self.failures))
-
-
-def log(words: str) -> None:
-    """Prints a line for the journal."""
-    print(words, file=sys.stderr, flush=True)
 
 
 def _pause(times: int) -> float:

@@ -18,16 +18,16 @@ if __package__:
     from rigup.programs.weights import curl_transfers as curl
     from rigup.programs.weights import weights_folder as weights
     from rigup.programs.weights.hub_pace import SAMPLE, TIMES_SLOWER, HubPace
-    from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView, log
+    from rigup.programs.weights.peers import Offer, Peers, PeerSharing, PeerView
     from rigup.programs.weights.swarm_turns import SwarmTurns, rarest_first
-    from rigup.programs.weights.weights_folder import Download, FetchError, File
+    from rigup.programs.weights.weights_folder import Download, FetchError, File, log
 else:
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
     from hub_pace import SAMPLE, TIMES_SLOWER, HubPace  # type: ignore[import-not-found, no-redef]
-    from peers import Offer, Peers, PeerSharing, PeerView, log  # type: ignore[import-not-found, no-redef]
+    from peers import Offer, Peers, PeerSharing, PeerView  # type: ignore[import-not-found, no-redef]
     from swarm_turns import SwarmTurns, rarest_first  # type: ignore[import-not-found, no-redef]
-    from weights_folder import Download, FetchError, File  # type: ignore[no-redef]
+    from weights_folder import Download, FetchError, File, log  # type: ignore[no-redef]
 
 TICK_S = 0.2
 PUBLISH_S = 0.5

@@ -38,6 +38,11 @@ class FetchError(Exception):
         self.exit_code = exit_code
 
 
+def log(words: str) -> None:
+    """Prints a line for the journal."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def end_on_signals() -> None:
     """Turns the first signal into a FetchError, and ignores the rest while the program ends. Parts are kept."""
     signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

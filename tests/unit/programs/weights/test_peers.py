@@ -186,6 +186,12 @@ def test_a_file_that_a_peer_says_that_it_lacks_and_then_has_is_trusted_again() -
     assert view.is_trusted_with("a") and view.offers("a", 4.0)
 
 
+def test_a_peer_that_has_a_file_may_claim_to_be_getting_it() -> None:
+    view = PeerView(Peer("other", ("127.0.0.1",), 1))
+    view.take({**STATE, "claims": ["a"]}, 1.0, SIZES)
+    assert view.waited("a", 5.0, 2.0) == 3.0
+
+
 def test_a_file_that_cannot_be_linked_is_not_offered(tmp_path: Path) -> None:
     offer = Offer(PeerSharing("me", KEY, tmp_path, ("me",), ()))
     (tmp_path / "files/a").mkdir(parents=True)

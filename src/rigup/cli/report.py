@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import time
 from importlib.metadata import version
 from typing import Any
 
 from rigup import __version__
-from rigup.cli.output.lines import tell
+from rigup.cli.output.lines import print_json_line, tell
 from rigup.cli.output.plan_json import plan_as_json
 from rigup.cli.page.origin import origin_of
 from rigup.cli.page.report_page import report_page
@@ -70,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     text = _text(args, project, entry, sections, secrets)
     write_page(path, text, "--output", mode=0o600)
     if path != STANDARD_OUTPUT and args.json:
-        print(json.dumps({"schema": 1, "file": path}))
+        print_json_line({"schema": 1, "file": path})
     elif path != STANDARD_OUTPUT:
         print(f"wrote {path}; review it before you share it")
         tell("secrets were removed; host names and addresses were not")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from rigup.cli.output.console import Console
-from rigup.cli.output.lines import print_json
+from rigup.cli.output.lines import print_json, print_json_line
 from rigup.cli.output.table import Column, Table
 from rigup.cli.page.writing import check_page, write_html
 from rigup.cli.sessions import session as hosts
@@ -157,7 +156,7 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
         while True:
             rows, results, gateways = _rows(inspected)
             if as_json:
-                print(json.dumps(status_as_json(rows, results, gateways) | {"time": int(time.time())}), flush=True)
+                print_json_line(status_as_json(rows, results, gateways) | {"time": int(time.time())})
             else:
                 errors = [error.message for result in results for error in result.errors]
                 when = time.strftime(f"%H:%M:%S, refreshed every {seconds:g} s, press Ctrl-C to stop")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
 from rigup.cli.lab import gpu as lab_gpu
-from rigup.cli.output.lines import print_json, tell
+from rigup.cli.output.lines import json_text, print_json, print_json_line, tell
 from rigup.cli.output.typed_words import whole_number
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def _down(args: argparse.Namespace) -> int:
         take_down(name)
         tell(f"removed lab {name}")
     if args.json:
-        print(json.dumps({"schema": 1, "down": names}))
+        print_json_line({"schema": 1, "down": names})
     return 0
 
 
@@ -167,7 +166,7 @@ def _base(args: argparse.Namespace) -> int:
 
     prerequisites.check()
     path = base.image(base.ensure(args.suite, tell, args.fresh))
-    print(json.dumps({"schema": 1, "image": str(path)}) if args.json else path)
+    print(json_text({"schema": 1, "image": str(path)}) if args.json else path)
     return 0
 
 
@@ -181,7 +180,7 @@ def _fault(args: argparse.Namespace) -> int:
     else:
         faults = {"cut": machine.cut, "heal": machine.heal, "kill": machine.power_off, "start": machine.power_on}
         faults[args.lab_verb]()
-    print(json.dumps({"schema": 1, **_describe(machine)}) if args.json else _line(machine))
+    print(json_text({"schema": 1, **_describe(machine)}) if args.json else _line(machine))
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rigup.cli.output.lines import json_text
 from rigup.cli.output.typed_words import whole_number
 from rigup.errors import InputError
 
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, machine: Callable[[str], Machine]) -> int:
     {"lose": gpus.lose, "restore": gpus.restore, "throttle": gpus.throttle}[args.action](args.index)
     state = {"machine": args.machine, "gpu": args.index, "action": args.action}
     line = f"{args.machine}: GPU {args.index} {ACTIONS[args.action]}"
-    print(json.dumps({"schema": 1, **state}) if args.json else line)
+    print(json_text({"schema": 1, **state}) if args.json else line)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Prints lines for people: with styles in a terminal, else plain and without loading rich; and errors."""
+"""Prints lines for people, with styles in a terminal, else plain and without loading rich; documents; and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,19 @@ def lines(stderr: bool = False) -> Lines:
 
 def print_json(document: Any) -> None:
     """Prints a document for scripts on standard output."""
-    print(json.dumps(document, indent=1))
+    print(json_text(document, indent=1))
+
+
+def print_json_line(document: Any, stderr: bool = False) -> None:
+    """Prints a document for scripts on one line."""
+    print(json_text(document), file=sys.stderr if stderr else sys.stdout, flush=True)
+
+
+def json_text(document: Any, indent: int | None = None) -> str:
+    """A document as JSON in ASCII. Half a UTF-16 pair, which strict readers refuse, becomes a replacement character."""
+    text = json.dumps(document, ensure_ascii=False)
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return json.dumps(json.loads(whole), indent=indent)
 
 
 def tell(line: str) -> None:
@@ -55,7 +67,7 @@ def tell(line: str) -> None:
 def show_error(error: RigupError, as_json: bool) -> None:
     """Prints message and hint to standard error; with as_json also to standard output as JSON."""
     if as_json:
-        print(json.dumps({"schema": 1, "error": error.as_json()}))
+        print_json_line({"schema": 1, "error": error.as_json()})
     tell(f"rigup: {error.message}")
     if error.hint:
         tell(f"hint: {error.hint}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
@@ -10,6 +9,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from rigup.cli.output.lines import print_json_line
 from rigup.operations.primitives.progress import Progress
 from rigup.units import bytes_text, seconds_text
 
@@ -182,4 +182,4 @@ class ProgressEvents(ProgressView):
             "per_second": per_second and round(per_second, 3),
             "seconds_left": left and round(left, 1),
         }
-        print(json.dumps(event), file=sys.stderr, flush=True)
+        print_json_line(event, stderr=True)

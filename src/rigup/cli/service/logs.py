@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import sys
 import time
 
 from rich.text import Text
 
 from rigup.cli.output import results as summary
 from rigup.cli.output.console import Console
+from rigup.cli.output.lines import print_json_line
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.service.host_labels import host_labels
 from rigup.cli.sessions import unplanned
@@ -97,8 +96,7 @@ class Printer:
     def show(self, entry: Entry) -> None:
         """Prints one entry: a line for each line of its message."""
         if self._as_json:
-            json.dump(entry.as_json(), sys.stdout)
-            print(flush=True)
+            print_json_line(entry.as_json())
             return
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time_us // 10**6))
         # progress bars overwrite their line with carriage returns

@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import pytest
+from pydantic_core import from_json
 
 from rigup.cli.output.console import Console
-from rigup.cli.output.lines import PlainLines, lines
+from rigup.cli.output.lines import PlainLines, json_text, lines
 from rigup.cli.output.printable_streams import printable_streams
+from tests.hostile import HOSTILE
 
 LONG = " ".join(["word"] * 100)
 PARTS = (
@@ -49,3 +51,11 @@ def test_lines_that_no_terminal_shows_load_no_rich() -> None:
     surroundings = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=surroundings)
     assert done.stdout == "a\nFalse\n"
+
+
+@pytest.mark.parametrize("text", ["\ud800 half \udfff", "M\udcfcll", "\\ud800", "größer 😀", HOSTILE])
+def test_strict_readers_take_documents(text: str) -> None:
+    printed = json_text({"schema": 1, text: [text, 0.1, None]}, indent=1)
+    assert printed.isascii()
+    whole = "".join("\N{REPLACEMENT CHARACTER}" if "\ud800" <= each <= "\udfff" else each for each in text)
+    assert from_json(printed) == {"schema": 1, whole: [whole, 0.1, None]}

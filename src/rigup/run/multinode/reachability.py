@@ -17,6 +17,7 @@ from rigup.connection.fact_cache import read_only
 from rigup.errors import HostFailed
 from rigup.facts.bounds import count
 from rigup.facts.host import Probe
+from rigup.facts.probe import read_probe
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.remote import CONNECTION_ERRORS
 from rigup.plan import Finding, Plan
@@ -25,6 +26,8 @@ from rigup.run.context import RunContext
 
 LISTEN_SECONDS = 30
 CONNECT_SECONDS = 3
+IN_USE = "Address already in use"
+"""EADDRINUSE in the words of a host's C library."""
 ANY = 0
 """A port that the kernel chooses, as engines open such ports while they run."""
 
@@ -113,13 +116,8 @@ class _Trial:
     def listen(self, name: str) -> None:
         """Makes a host listen on the ports on which its own services do not listen yet."""
         ports = sorted({need.port for need in self.needs if need.owner == name})
-        own, others = self._taken(name, ports)
-        for port, holder in others.items():
-            what = f"port {port}, which the other hosts must reach, is in use by {holder}"
-            self._find(name, what, f"stop {holder}, or set join_port of the service")
-        todo = [port for port in ports if port not in own and port not in others]
-        listening = self.listening[name] = {port: port for port in own}
-        if not todo:
+        listening = self.listening[name] = {}
+        if not (todo := self._free(name, ports, self.probes[name])):
             return
         program = program_file("listen_briefly.py").read_text()
         words = ("python3", "-IS", "-", str(LISTEN_SECONDS), self.addresses[name], *map(str, todo))
@@ -129,11 +127,17 @@ class _Trial:
         if not process.isdigit():  # the number is passed to kill at the end
             raise HostFailed(output.last_line)
         self.listeners[name] = process
+        taken = []
         for asked, (printed_port, _, what) in zip(todo, lines, strict=False):
             if what == "ok":
                 listening[asked] = count(printed_port, 65535)
+            elif what == IN_USE:
+                taken.append(asked)
             else:
-                self._find(name, f"cannot listen on port {asked}: {what}", "on the host: ss -ltnp")
+                self._cannot_listen(name, asked, what)
+        if taken:  # since the probe, as by a service that starts with its host
+            for port in self._free(name, taken, read_probe(self.hosts[name])):
+                self._cannot_listen(name, port, IN_USE)
 
     def connect(self, name: str) -> None:
         """Makes a host connect to the ports that it needs on the others."""
@@ -161,14 +165,17 @@ class _Trial:
         if name in self.listeners:
             remote.run(self.hosts[name], "kill", "-KILL", self.listeners[name])
 
-    def _taken(self, name: str, ports: list[int]) -> tuple[set[int], dict[int, str]]:
-        """Splits these ports into those of rigup's own services, and those that others use, with the program's name."""
-        probe = self.probes[name]
+    def _free(self, name: str, ports: list[int], probe: Probe) -> list[int]:
+        """Those of the ports on which nobody listens. Notes where rigup's own services do, and who else does."""
         units = {layout.unit_name(service) for service in probe.current}
         there = [each for each in probe.listeners if each.port in ports]
-        own = {each.port for each in there if each.unit in units}
+        own = {each.port: each.port for each in there if each.unit in units}
         others = {each.port: each.unit or each.program or "another program" for each in there if each.port not in own}
-        return own, others
+        self.listening[name].update(own)
+        for port, holder in others.items():
+            what = f"port {port}, which the other hosts must reach, is in use by {holder}"
+            self._find(name, what, f"stop {holder}, or set join_port of the service")
+        return [port for port in ports if port not in own and port not in others]
 
     def _wanted(self, name: str) -> dict[tuple[str, int], str]:
         """The hosts and actual ports that a host must reach, with their purpose."""
@@ -178,6 +185,9 @@ class _Trial:
             if need.caller == name and need.port in there:
                 wanted.setdefault((need.owner, there[need.port]), need.what)
         return wanted
+
+    def _cannot_listen(self, name: str, port: int, what: str) -> None:
+        self._find(name, f"cannot listen on port {port}: {what}", "on the host: ss -ltnp")
 
     def _find(self, name: str, message: str, hint: str) -> None:
         self.findings[name].append(Finding(rule="host-network", message=message, hint=hint))

@@ -86,6 +86,31 @@ def test_where_the_service_itself_listens_it_is_tried_as_it_is(port: int) -> Non
         assert said(run_of(port, gpu1=running)) == {}
 
 
+def test_a_service_that_began_to_listen_after_the_probe_is_tried_as_it_is(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Probe(listeners=(Listener(port, "*", "rigup-chat.service", "python"),), current={"chat": "1"})
+    monkeypatch.setattr(reachability, "read_probe", lambda _: now)
+    with socket.create_server(("127.0.0.1", port)):
+        assert said(run_of(port)) == {}
+
+
+@pytest.mark.parametrize(
+    ("listeners", "message"),
+    [
+        ((), "cannot listen on port {}: Address already in use"),
+        (("nginx.service",), "port {}, which the other hosts must reach, is in use by nginx.service"),
+    ],
+)
+def test_a_port_that_was_taken_after_the_probe_is_named_once(
+    listeners: tuple[str, ...], message: str, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = Probe(listeners=tuple(Listener(port, "*", unit, "") for unit in listeners))
+    monkeypatch.setattr(reachability, "read_probe", lambda _: now)
+    with socket.create_server(("127.0.0.1", port)):
+        assert said(run_of(port)) == {"gpu1": [message.format(port)]}
+
+
 def test_an_address_that_is_not_the_hosts_own_is_told_by_it(port: int) -> None:
     found = said(run_of(port, traffic=True, last="192.0.2.3"))
     assert found == {"gpu3": ["cannot listen on port 0: Cannot assign requested address"]}

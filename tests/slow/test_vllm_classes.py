@@ -29,6 +29,7 @@ from rigup.lock import Lock
 from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
 from rigup.plan import Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
+from rigup.planner.memory.cpu import CPU_BLOCK_TOKENS
 from rigup.project.planning import plan_service
 from tests.slow.test_real_parsers import python
 from tests.tiny.checkpoint import name_of, write_safetensors
@@ -121,7 +122,9 @@ def test_the_log_says_what_the_plan_says(kind: str, python: Path, tmp_path: Path
         wait_until_ready(process, port, log)
         print(f"{kind}: ready after {time.monotonic() - began:.0f} s")
         (size,) = SIZE.findall(log.read_text(errors="replace"))
-        assert int(size.replace(",", "")) == plan.kv_tokens
+        tokens = int(size.replace(",", ""))
+        # On a processor without AMX, blocks of latent vectors are smaller.
+        assert plan.kv_tokens == (tokens - tokens % CPU_BLOCK_TOKENS if kind == "latent" else tokens)
         if CLASSES[kind]:
             assert answered(port, plan)["usage"]["completion_tokens"] == 8
 

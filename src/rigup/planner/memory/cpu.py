@@ -6,15 +6,16 @@ import math
 
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.kv_cache import CachePool, layer_caches
+from rigup.planner.memory.kv_cache import CachePool
 from rigup.planner.memory.loading import draft_attention, draft_weights, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
-from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
+from rigup.planner.memory.vllm_caches import vllm_pool
 from rigup.planner.memory.weights import rank_totals, weights_of
 from rigup.units import GIB
 
-# vLLM 0.32.0 platforms/cpu.py, check_and_update_config: cache_config.block_size.
+# vLLM 0.32.0 platforms/cpu.py, check_and_update_config: cache_config.block_size. On processors without AMX, those of
+# latent vectors have 16 tokens, so that a cache may hold some tokens more than a plan says.
 CPU_BLOCK_TOKENS = 128
 
 
@@ -50,10 +51,7 @@ def needed_gib(candidate: Candidate, requests: int) -> int:
 
 def _pool(candidate: Candidate) -> CachePool:
     model, storage, drafts = candidate.model, candidate.storage, draft_attention(candidate)
-    # Kernels for latent vectors, which want longer pages on GPUs, take 16 tokens only.
-    latent = any(cache.page_tokens > BLOCK_TOKENS for kept in layer_caches(model, storage) for cache in kept)
-    block = BLOCK_TOKENS if latent else CPU_BLOCK_TOKENS
-    return vllm_pool(model, storage, candidate.batched_tokens, drafts, state_blocks(candidate), block)
+    return vllm_pool(model, storage, candidate.batched_tokens, drafts, state_blocks(candidate), CPU_BLOCK_TOKENS)
 
 
 def _layers(candidate: Candidate) -> int:

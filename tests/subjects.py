@@ -1,82 +1,201 @@
-"""What tests rest on, by name: the only place where `@pytest.mark.rests_on` gets paths of the toolkit from.
+"""What tests on machines and slow tests rest on, by name: the only place where `@pytest.mark.rests_on` gets paths from.
 
-A subject names what decides about its tests and can change in this repository; engines, models and packages are pinned
-by hash in it. It leaves out how a run on hosts is led and shown, where tests/lab tests that with a stand-in engine:
-`bin/test --all` skips no test. Tests on machines and slow tests that name no subject rest on the whole toolkit.
+A subject is what acts for one purpose, on hosts and on the controlling machine meanwhile; "the run" is what is left of
+what acts. What decides and what shows is no part of any: a test rests on the plans that it applied instead, as bytes
+(tests/applied_plans.py), and the output has tests of its own.
+
+A test names what it exercises beyond the road that every apply takes, which tests/lab/test_apply.py walks; a recording
+holds that it does (tests/recorded_use.py). What no subject has is named by its path.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
+from tests.applied_plans import PLANNER
+
+ROOT = Path(__file__).parents[1]
 # Of every marked test, whatever else it names.
-EVERY_TEST = ("requirements.txt", "tests/conftest.py", "tests/subjects.py")
-
-# Machines of the lab with a fleet on them.
-_MACHINES = (
-    "src/rigup/lab",
-    "tests/lab/conftest.py",
-    "tests/lab/fleet.py",
-    "tests/lab/fleet_fixtures.py",
-)
-# From a description to the commands and units of an engine: data, decision, text.
-_COMMANDS = (
-    "catalogue",
-    "inventories",
-    "group_data",
-    "src/rigup/catalogue",
-    "src/rigup/planner",
-    "src/rigup/commands",
-    "src/rigup/systemd",
-    "src/rigup/monitoring",
-    "src/rigup/plan.py",
-    "src/rigup/service.py",
-    "src/rigup/rig.py",
-    "src/rigup/node.py",
-)
-# What runs on a host, and what has it run there.
-_ON_HOSTS = ("deploy", "files", "roles", "src/rigup/layout.py", "src/rigup/operations", "src/rigup/programs")
-# Which packages an engine is made of, from the index to the lock and into an environment.
-_ENVIRONMENTS = (
-    "src/rigup/cache.py",
-    "src/rigup/artifacts.py",
-    "src/rigup/lock.py",
-    "src/rigup/operations",
-    "src/rigup/programs/build_environment.py",
-    "src/rigup/programs/check_build.py",
-)
-_LOCKING = (
-    "src/rigup/sources/hub.py",
-    "src/rigup/lockfile/entries.py",
-    "src/rigup/lockfile/package_lists.py",
-    "src/rigup/lockfile/needs.py",
-    "src/rigup/lockfile/package_diff.py",
-    "src/rigup/lockfile/resolver.py",
-    "src/rigup/lockfile/upgrade.py",
-    "src/rigup/lockfile/lock.py",
-    "src/rigup/lockfile/vendor.py",
-)
-_ENGINE_ON_MACHINES = (
-    "rigup.lock",
-    "src/rigup/lock.py",
-    "src/rigup/operations/service",
-    *_MACHINES,
-    *_COMMANDS,
-    *_ON_HOSTS,
+EVERY_TEST = ("requirements.txt",)
+ACTS = ("files", "roles", "src/rigup")
+SHOWS = tuple(
+    f"src/rigup/cli/{name}" for name in ("calibrate.py", "completion", "fit", "output", "page", "plan.py", "schema")
 )
 
-TOOLKIT = "the toolkit"
-_TESTS = Path(__file__).parent
-_HELPERS = tuple(
-    str(path.relative_to(_TESTS.parent))
-    for path in sorted(_TESTS.rglob("*"))
-    if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("test_")
-)
+RUN, TOOLKIT, PLANNING, OUTPUT = "the run", "the toolkit", "the planner", "the output"
+
+PURPOSES: dict[str, tuple[str, ...]] = {
+    # what a host gets
+    "weights": (
+        "roles/weights.py",
+        "src/rigup/operations/weights",
+        "src/rigup/programs/weights",
+        "src/rigup/run/weights",
+    ),
+    "builds from source": (
+        "roles/engine_llama_cpp.py",
+        "src/rigup/operations/builds/builders_at_work.py",
+        "src/rigup/operations/builds/controller.py",
+        "src/rigup/operations/builds/records.py",
+        "src/rigup/operations/builds/source.py",
+        "src/rigup/programs/build_source.py",
+    ),
+    "environments": (
+        "roles/engine_environment.py",
+        "src/rigup/operations/builds/python.py",
+        "src/rigup/operations/builds/wheels.py",
+        "src/rigup/programs/build_environment.py",
+        "src/rigup/programs/check_build.py",
+    ),
+    "images": (
+        "roles/engine_image.py",
+        "src/rigup/operations/container",
+        "src/rigup/programs/pull_image.py",
+        "src/rigup/systemd/container_files.py",
+        "src/rigup/systemd/quadlet.py",
+    ),
+    "driver": (
+        "deploy/driver.py",
+        "roles/driver.py",
+        "roles/gpus.py",
+        "src/rigup/operations/apt/foreign_sources.py",
+        "src/rigup/operations/apt/nvidia_repository.py",
+        "src/rigup/operations/apt/openpgp.py",
+        "src/rigup/operations/driver",
+        "src/rigup/preflight/driver.py",
+        "src/rigup/systemd/driver_files.py",
+        "src/rigup/systemd/power_limit.py",
+    ),
+    "links": (
+        "src/rigup/cli/verify",
+        "src/rigup/facts/links.py",
+        "src/rigup/operations/driver/links.py",
+        "src/rigup/preflight/links.py",
+        "src/rigup/programs/links",
+        "src/rigup/run/verification.py",
+    ),
+    "gateways": (
+        "roles/gateway.py",
+        "src/rigup/gateway",
+        "src/rigup/gateway_settings.py",
+        "src/rigup/operations/gateway",
+        "src/rigup/programs/gateway",
+        "src/rigup/project/gateways.py",
+        "src/rigup/run/gateways",
+    ),
+    "monitoring": (
+        "deploy/monitoring.py",
+        "roles/monitoring.py",
+        "src/rigup/cli/metrics.py",
+        "src/rigup/monitoring",
+        "src/rigup/operations/monitoring.py",
+        "src/rigup/programs/release_metrics.py",
+        "src/rigup/project/scrape_targets.py",
+    ),
+    "node groups": (
+        "roles/node_group.py",
+        "src/rigup/operations/multinode",
+        "src/rigup/programs/ray_node.py",
+        "src/rigup/project/node_groups.py",
+        "src/rigup/run/multinode",
+        "src/rigup/systemd/nftables.py",
+        "src/rigup/systemd/ray.py",
+    ),
+    # what a person does
+    "tuning": (
+        "src/rigup/cli/tune.py",
+        "src/rigup/operations/service/moe_configs.py",
+        "src/rigup/programs/tune_moe.py",
+        "src/rigup/programs/tuner_ray.py",
+        "src/rigup/tuning",
+    ),
+    "benchmarks of services": ("src/rigup/bench", "src/rigup/cli/bench.py", "src/rigup/programs/bench"),
+    "evaluation": ("src/rigup/cli/eval.py", "src/rigup/evaluation", "src/rigup/sources/evaluation_environment.py"),
+    "rollouts": (
+        "src/rigup/cli/sessions/rollout.py",
+        "src/rigup/run/rollout.py",
+        "src/rigup/run/rollout_state.py",
+    ),
+    "rollback": (
+        "src/rigup/cli/releases.py",
+        "src/rigup/cli/rollback.py",
+        "src/rigup/operations/service/rollback.py",
+        "src/rigup/run/rollback.py",
+    ),
+    "drift and status": (
+        "src/rigup/cli/diff.py",
+        "src/rigup/cli/status.py",
+        "src/rigup/run/drift.py",
+        "src/rigup/run/drift_probe.py",
+        "src/rigup/run/measured_memory.py",
+    ),
+    "reports": ("src/rigup/cli/report.py", "src/rigup/report"),
+    "running services": (
+        "src/rigup/cli/compare.py",
+        "src/rigup/cli/log.py",
+        "src/rigup/cli/prune.py",
+        "src/rigup/cli/service",
+        "src/rigup/cli/sessions/service_run.py",
+        "src/rigup/cli/uninstall.py",
+        "src/rigup/connection/command_lines.py",
+        "src/rigup/connection/tunnel.py",
+        "src/rigup/operations/whole_removal.py",
+        "src/rigup/run/prune.py",
+        "src/rigup/run/service_run.py",
+        "src/rigup/run/services",
+        "src/rigup/run/whole_hosts",
+    ),
+    "new hosts": (
+        "src/rigup/cli/init.py",
+        "src/rigup/cli/sessions/new_host.py",
+        "src/rigup/cli/up",
+        "src/rigup/project/inventory_edit.py",
+        "src/rigup/project/rig_from_probe.py",
+    ),
+    "locking": (
+        "src/rigup/cli/lock.py",
+        "src/rigup/cli/model.py",
+        "src/rigup/lockfile",
+        "src/rigup/sources",
+    ),
+    # what tests are made with
+    "lab": ("src/rigup/cli/lab", "src/rigup/lab"),
+}
+
+# Data of the catalogue that says what an engine's own package is and can do, by engine.
+_ENGINES = {
+    "llama.cpp": ("engines/llama_cpp.toml", "engines/abilities/llama_cpp.json", "engines/flags/llama_cpp.json"),
+    "vLLM": ("engines/vllm.toml", "engines/abilities/vllm.json", "engines/flags/vllm.json", "runtimes/vllm.toml"),
+    "SGLang": (
+        "engines/sglang.toml",
+        "engines/abilities/sglang.json",
+        "engines/flags/sglang.json",
+        "runtimes/sglang.toml",
+    ),
+}
+
+
+def _below(paths: tuple[str, ...]) -> Iterator[str]:
+    for path in paths:
+        top = ROOT / path
+        for file in [top] if top.is_file() else sorted(top.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                yield str(file.relative_to(ROOT))
+
+
+def _rest() -> tuple[str, ...]:
+    """What acts and has no other purpose."""
+    taken = {file for paths in (*PURPOSES.values(), PLANNER, SHOWS) for file in _below(paths)}
+    return tuple(file for file in _below(ACTS) if file not in taken)
+
 
 SUBJECTS: dict[str, tuple[str, ...]] = {
-    # all that a user gets, and what the tests are made of
+    **PURPOSES,
+    RUN: _rest(),
+    PLANNING: PLANNER,
+    OUTPUT: SHOWS,
     TOOLKIT: (
-        "benchmarks",
         "bin",
         "catalogue",
         "deploy",
@@ -85,98 +204,20 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
         "inventories",
         "pyproject.toml",
         "rigup.lock",
-        "roles",
-        "src",
-        *_HELPERS,
+        *ACTS[1:],
     ),
-    # the lab itself, with what its machines are reached by
-    "lab": ("src/rigup/cache.py", *_MACHINES),
-    "simulated GPUs": ("src/rigup/cache.py", "src/rigup/programs/nvml.py", "tests/lab/read_nvml.py", *_MACHINES),
-    # real engines
-    "llama.cpp's build with CUDA": (
-        "rigup.lock",
-        "src/rigup/cache.py",
-        "src/rigup/lock.py",
-        "src/rigup/sources/archives.py",
-        "src/rigup/programs/build_source.py",
-        *_COMMANDS,
-    ),
-    "llama.cpp on machines": _ENGINE_ON_MACHINES,
-    "vLLM on machines": (
-        "tests/slow/vllm_fleet.py",
-        "tests/tiny_minimax_m2.py",
-        *_LOCKING,
-        *_ENVIRONMENTS,
-        *_ENGINE_ON_MACHINES,
-    ),
-    "real locks": (
-        "src/rigup/lockfile/text.py",
-        "src/rigup/catalogue",
-        "tests/unit/sources/local_uv.py",
-        *_LOCKING,
-        *_ENVIRONMENTS,
-    ),
-    "engines' parsers": ("tests/nodes.py", "tests/unit/sources/local_uv.py", *_COMMANDS, *_ENVIRONMENTS, *_LOCKING),
-    "engines' sources": (
-        "src/rigup/tuning/run.py",
-        "src/rigup/programs/tune_moe.py",
-        "src/rigup/programs/tuner_ray.py",
-        "tests/golden/engine_functions.py",
-        "tests/golden/remote_wheel.py",
-        "tests/stand_in_tuner",
-        "tests/tuned_kernels.py",
-        *_COMMANDS,
-        *_ENVIRONMENTS,
-    ),
-    "Ray on machines": (
-        "src/rigup/facts/network.py",
-        "tests/lab/installed_fleet.py",
-        "tests/lab/wheels.py",
-        *_ENVIRONMENTS,
-        *_COMMANDS,
-        *_ON_HOSTS,
-        *_MACHINES,
-    ),
-    # other software that is real
-    "the evaluation harness": (
-        "src/rigup/cli/eval.py",
-        "src/rigup/cli/output/evaluation.py",
-        "src/rigup/evaluation/run.py",
-        "src/rigup/evaluation/store.py",
-        "src/rigup/connection/tunnel.py",
-        "tests/evaluation_tasks",
-        *_ENVIRONMENTS,
-        *_ENGINE_ON_MACHINES,
-    ),
-    "the benchmark's client": ("benchmarks", "src/rigup/programs", "src/rigup/operations/service"),
-    "the published shapes": (
-        "src/rigup/layer_range.py",
-        "tests/published",
-        "tests/unit/sources/local_uv.py",
-    ),
-    "the pages": (
-        "src/rigup/cli/fit/page.py",
-        "src/rigup/cli/page",
-        "src/rigup/bench/store.py",
-        "tests/lab/gpu_fleet.py",
-        "tests/slow/chromium.py",
-        "tests/unit/cli/page/page_content.py",
-        "tests/unit/cli/page/test_document.py",
-        "tests/unit/cli/test_fit_page.py",
-        *_MACHINES,
-    ),
-    "monitoring": (
-        "rigup.lock",
-        "src/rigup/cli/metrics.py",
-        "src/rigup/project/scrape_targets.py",
-        "tests/stand_in_metrics",
-        *_COMMANDS,
-        *_ON_HOSTS,
-        *_MACHINES,
-    ),
+    **{
+        f"{engine}'s package": tuple(f"src/rigup/catalogue/data/{path}" for path in paths)
+        for engine, paths in _ENGINES.items()
+    },
 }
 
 
 def paths_of(subject: str) -> tuple[str, ...]:
     """The files and folders of a subject; a path stands for itself."""
     return SUBJECTS.get(subject, (subject,))
+
+
+def files_of(subject: str) -> tuple[str, ...]:
+    """The files of a subject."""
+    return tuple(_below(paths_of(subject)))

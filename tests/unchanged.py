@@ -1,29 +1,70 @@
-"""Tests that are skipped while nothing they rest on has changed since they passed on this machine.
+"""Tests that are skipped while nothing they rest on has changed since they passed.
 
-A pytest plugin. `@pytest.mark.rests_on("lab", "tests/slow/chromium.py")` names subjects of tests/subjects.py, and files
-and folders of the checkout; the test's own module counts too. A test on machines and a slow test rest on the whole
-toolkit where they name nothing. When the test passes, the digest that all of them had before the run is kept in the
-cache. The marked tests of one module go on from one another, so they are skipped all together or not at all. The end
-of the run lists what was skipped, and why. `--everything` skips no test.
+A pytest plugin. `@pytest.mark.rests_on("driver", "docs/lab.md")` names subjects of tests/subjects.py, and files and
+folders of the checkout. The test's own module counts too, with the helpers that it imports and the files that they
+name, and the plans of the fleets that it applied (tests/applied_plans.py). A test on machines and a slow test rest on
+the whole toolkit where they name nothing.
+
+When a test passes, what it rested on before the run is recorded in the cache. The marked tests of one module go on
+from one another, so they are skipped all together or not at all. The end of the run lists what was skipped, and why.
+`--everything` skips no test. Records travel: `python -m tests.unchanged export FILE` and `import FILE`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from rigup.cache import cache_folder
+from tests import fleet_starts
+from tests.applied_plans import PLANNER, Fleet, fleet_in, forget_others, keep, kept, plans_now, plans_of
+from tests.code_digest import digest_below
+from tests.helpers_of import helpers_of
 from tests.subjects import EVERY_TEST, TOOLKIT, paths_of
 
-UNCHANGED = "passed here, unchanged since: "
-DIGEST = pytest.StashKey[str]()
+UNCHANGED = "passed, unchanged since: "
+RECORDS = "passed"
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a test rested on when it passed.
+
+    digest: of all files but the planner's. planner: the digest of the planner. plans: the digest of the plans of each
+    fleet that the tests of its module had applied by then, by the fleet's name in the cache.
+    """
+
+    test: str
+    digest: str
+    planner: str
+    plans: dict[str, str] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Puts it into the cache."""
+        path = _path_of(self.test)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self)))
+
+
+BEFORE = pytest.StashKey[Record]()
+applied: dict[Path, set[str]] = defaultdict(set)
+"""The fleets, by name in the cache, that the tests of a module have applied."""
+_running: list[Path] = []
+
+
+def _note_fleet(root: Path) -> None:
+    """The running test rests on the plans that rigup makes in this folder."""
+    if _running:
+        applied[_running[-1]].add(keep(fleet_in(root)))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,23 +74,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        "rests_on(*subjects): skipped while these are as when it passed here; see tests/subjects.py",
+        "rests_on(*subjects): skipped while these are as when it passed; see tests/subjects.py",
     )
+    if _note_fleet not in fleet_starts.listeners:
+        fleet_starts.listeners.append(_note_fleet)
 
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out does not count
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     of_module: dict[Path, list[pytest.Item]] = defaultdict(list)
-    for item in items:
-        if _subjects(item):
-            item.stash[DIGEST] = _digest_of(item)  # before the first test: files may change while the tests run
-            of_module[item.path].append(item)
+    marked = [item for item in items if _subjects(item)]
+    planner = digest(PLANNER, config.rootpath) if marked else ""
+    for item in marked:
+        # before the first test: files may change while the tests run
+        item.stash[BEFORE] = Record(item.nodeid, _digest_of(item), planner)
+        of_module[item.path].append(item)
     if config.getoption("--everything"):
         return
+    recorded = {item.nodeid: record_of(item.nodeid) for item in marked}
+    same = _with_the_same_plans([record for record in recorded.values() if record], planner)
     for together in of_module.values():
-        if all(_passed(item) for item in together):
+        if all(_holds(recorded[item.nodeid], item.stash[BEFORE], same) for item in together):
             for item in together:
                 item.add_marker(pytest.mark.skip(reason=UNCHANGED + ", ".join(_subjects(item))))
+
+
+def _holds(record: Record | None, now: Record, same_plans: set[str]) -> bool:
+    return record is not None and record.digest == now.digest and record.test in same_plans
+
+
+def _with_the_same_plans(records: list[Record], planner: str) -> set[str]:
+    """The tests whose fleets are planned as they were."""
+    other = [record for record in records if record.planner != planner and record.plans]
+    now = plans_now({name for record in other for name in record.plans}, planner) if other else {}
+    changed = {record.test for record in other if any(now.get(name) != was for name, was in record.plans.items())}
+    return {record.test for record in records} - changed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    _running.append(item.path)
+    try:
+        return (yield)
+    finally:
+        _running.pop()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,10 +125,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if _subjects(item):
         if report.when == "call" and report.passed:
-            _record(item).parent.mkdir(parents=True, exist_ok=True)
-            _record(item).write_text(item.stash[DIGEST])
+            before = item.stash[BEFORE]
+            plans = {name: plans_of(name) for name in applied[item.path]}
+            Record(before.test, before.digest, before.planner, plans).write()
         elif report.failed:
-            _record(item).unlink(missing_ok=True)
+            _path_of(item.nodeid).unlink(missing_ok=True)
     return report
 
 
@@ -81,29 +150,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         with open(path, "a") as file:
             file.writelines(f"{line}\n" for line in lines)
         return
-    terminalreporter.section("skipped: passed here, and unchanged since (bin/test --all runs them)")
+    terminalreporter.section("skipped: passed, and unchanged since (bin/test --all runs them)")
     for line in lines:
         terminalreporter.line(line)
 
 
-def digest(paths: tuple[str, ...], root: Path) -> str:
+def digest(paths: Iterable[str], root: Path) -> str:
     """Of the names and contents of all files at or below `paths`, and of the Python that runs."""
     total = hashlib.sha256(sys.version.encode())
     for path in paths:
         total.update(digest_below(path, root))
     return total.hexdigest()
-
-
-@lru_cache(maxsize=1024)
-def digest_below(path: str, root: Path) -> bytes:
-    """Of the names and contents of all files at or below one path."""
-    top = root / path
-    assert top.exists(), f"{path}: named by rests_on, but not in the checkout"
-    total = hashlib.sha256()
-    for file in sorted([top] if top.is_file() else top.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            total.update(f"{file.relative_to(root)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return total.digest()
 
 
 def _subjects(item: pytest.Item) -> tuple[str, ...]:
@@ -114,17 +171,23 @@ def _subjects(item: pytest.Item) -> tuple[str, ...]:
 
 
 def _digest_of(item: pytest.Item) -> str:
-    named = {path for subject in _subjects(item) for path in paths_of(subject)}
-    root = item.config.rootpath
-    return digest(tuple(sorted({*named, *EVERY_TEST, str(item.path.relative_to(root))})), root)
+    return _digest(_subjects(item), item.path, item.config.rootpath)
 
 
-def _record(item: pytest.Item) -> Path:
-    return cache_folder() / "tests" / "passed" / hashlib.sha256(item.nodeid.encode()).hexdigest()[:32]
+@cache
+def _digest(subjects: tuple[str, ...], module: Path, root: Path) -> str:
+    named = {path for subject in subjects for path in paths_of(subject)}
+    return digest(sorted({*named, *EVERY_TEST, *helpers_of(module, root)}), root)
 
 
-def _passed(item: pytest.Item) -> bool:
-    return _record(item).is_file() and _record(item).read_text() == item.stash[DIGEST]
+def _path_of(test: str) -> Path:
+    return cache_folder() / "tests" / RECORDS / f"{hashlib.sha256(test.encode()).hexdigest()[:32]}.json"
+
+
+def record_of(test: str) -> Record | None:
+    """What was recorded of a test that passed."""
+    path = _path_of(test)
+    return Record(**json.loads(path.read_text())) if path.is_file() else None
 
 
 def _reason(report: object) -> str:
@@ -134,3 +197,40 @@ def _reason(report: object) -> str:
         _, found, subjects = str(told[2]).partition(UNCHANGED)
         return subjects if found else ""
     return ""
+
+
+def exported() -> dict[str, object]:
+    """Every record of the cache, with the fleets that they name; fleets that none names are forgotten."""
+    paths = sorted(_path_of("").parent.glob("*.json"))
+    records = [json.loads(path.read_text()) for path in paths]
+    names = {name for record in records for name in record["plans"]}
+    forget_others(names)
+    fleets: dict[str, Fleet] = {name: fleet for name in sorted(names) if (fleet := kept(name)) is not None}
+    return {"records": records, "fleets": fleets}
+
+
+def imported(said: dict[str, list[dict[str, object]]]) -> int:
+    """Puts exported records into the cache, where a test has none. Returns how many it put there."""
+    new = [record for one in said["records"] if record_of((record := Record(**one)).test) is None]  # type: ignore[arg-type]
+    for fleet in dict(said["fleets"]).values():
+        keep(fleet)
+    for record in new:
+        record.write()
+    return len(new)
+
+
+def main(words: list[str]) -> int:
+    """`export FILE` or `import FILE`."""
+    match words:
+        case ["export", file]:
+            Path(file).write_text(json.dumps(exported(), indent=1))
+        case ["import", file]:
+            print(f"{imported(json.loads(Path(file).read_text()))} records of tests that passed elsewhere")
+        case _:
+            print("python -m tests.unchanged export FILE | import FILE", file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,12 @@ from rigup.catalogue.catalogue import load_catalogue
 from rigup.service import EngineName
 from tests.golden.engine_lists import abilities_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources", "tests/golden/engine_lists.py")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.rests_on(
+        "llama.cpp's package", "vLLM's package", "SGLang's package", "src/rigup/catalogue/engine_packages"
+    ),
+]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.golden.engine_functions import Log, functions, source_of, triton
 from tests.golden.remote_wheel import open_wheel
 from tests.tuned_kernels import file_of, kernel
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("vLLM's package", "SGLang's package", "tuning")]
 
 VLLM = ["0.12.0", "0.16.0", "0.20.2", "0.33.0"]
 SGLANG = ["0.5.9", "0.5.10", "0.5.11", "0.5.14", "0.5.23"]

@@ -10,7 +10,12 @@ from rigup.catalogue.option_names import known_options, known_variables, package
 from tests.golden.engine_lists import names_of
 from tests.golden.remote_wheel import open_wheel
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources", "tests/golden/engine_lists.py")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.rests_on(
+        "llama.cpp's package", "vLLM's package", "SGLang's package", "src/rigup/catalogue/engine_packages"
+    ),
+]
 
 
 @pytest.mark.parametrize("version", ["0.12.0", "0.16.0", "0.24.0", "0.33.0"])

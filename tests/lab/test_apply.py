@@ -12,7 +12,7 @@ from rigup.lock import load_lock
 from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import ANSWER, FILES, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, content_of
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "builds from source", "drift and status")]
 
 DYNAMIC_USERS = range(61184, 65520)  # systemd's "Users, Groups, UIDs and GIDs"
 RUNS = "InvocationID,ActiveEnterTimestampMonotonic,NRestarts,MainPID"

@@ -16,7 +16,7 @@ from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "benchmarks of services")]
 
 MOCK = Path(__file__).parents[1] / "unit/bench/mock_endpoint.py"
 KEY = "sk-of-the-service"

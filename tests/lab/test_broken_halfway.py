@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.fleet import FILE_BYTES, FILES, MODEL_FILE, WEIGHTS, Fleet, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "builds from source")]
 
 # bytes a second of each transfer: on a busy machine, too, a second apply meets the download of the first
 SLOW = 100_000

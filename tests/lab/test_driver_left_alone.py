@@ -16,7 +16,7 @@ from rigup.lab.gpus.simulated import SimulatedGpus
 from rigup.lab.packages.nvidia_repository import cuda_repository
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver", "drift and status")]
 
 LOCK = f"let rigup install and hold {NEW}: rigup lock --upgrade driver"
 

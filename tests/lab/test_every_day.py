@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab.fleet import ANSWER, Fleet
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "running services")]
 
 
 @pytest.fixture

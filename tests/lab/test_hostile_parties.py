@@ -28,7 +28,7 @@ from tests.lab.hostile_parties import (
 )
 from tests.unit.sources.hostile_server import hostile_server
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locking", "running services")]
 
 
 @pytest.fixture(scope="module")

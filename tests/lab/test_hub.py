@@ -23,7 +23,7 @@ from rigup.errors import HostFailed
 from rigup.lab.hub.content import commit_id
 from rigup.lab.hub.server_process import StandInHub
 
-pytestmark = pytest.mark.rests_on("lab")
+pytestmark = [pytest.mark.rests_on("lab")]
 
 REPO = "org/model"
 CONTENTS = {

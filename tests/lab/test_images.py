@@ -29,7 +29,7 @@ from tests.lab.readers import Readers, all_whole
 from tests.registry import Registry
 from tests.unit.systemd.test_quadlet import DIGEST, OTHERS, VLLM, planned
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "images")]
 
 REPOSITORY = "ggml-org/llama.cpp"
 QUADLET = "/etc/containers/systemd/rigup-chat.container"

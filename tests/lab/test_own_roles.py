@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.fleet import Fleet
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run")]
 
 EXAMPLES = Path(__file__).parents[2] / "files/example_roles"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFWVAyN+WzSE0TLTcT9vK8C9IRrv0p2hSkYzVbHjYt0k ada@desk"

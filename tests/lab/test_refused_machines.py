@@ -17,7 +17,7 @@ from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from tests.command_line import DESCRIPTION, CommandLine, Done
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run")]
 
 MARKER = "/run/rigup-test-marker"
 # What a login writes by itself, and folders that stand for other file systems.

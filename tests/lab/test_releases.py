@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.fleet import UNIT, UNIT_FILE, Fleet, Run
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run")]
 
 GOOD, BAD = 8192, 4096
 SERVICE = "/etc/rigup/services/chat"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.fleet import UNIT_FILE, Fleet
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "rollback")]
 
 SERVICE = "/etc/rigup/services/chat"
 ORDER = ["8192", "4096", "2048"]

@@ -9,7 +9,7 @@ import pytest
 from rigup import layout
 from tests.lab.fleet import REPO, UNIT_FILE, WEIGHTS, Fleet, Host
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "builds from source")]
 
 VICTIM = "/root/victim"
 PLANTED = 'for name in $names; do ln -sfn "$victim" "$folder/$name"; done'

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.fleet import FILE_BYTES, FILES, Fleet, wait_for
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "builds from source")]
 
 # bytes a second of each transfer: on a busy machine, too, the build begins long before a file is here
 SLOW = 30_000

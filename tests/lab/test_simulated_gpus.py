@@ -19,7 +19,7 @@ from rigup.lab.machine import Machine
 from rigup.lab.packages import nvidia_repository
 from tests.lab.fleet_fixtures import made_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("simulated GPUs")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("lab", "src/rigup/programs/nvml.py")]
 
 QUAD_3090 = "4x RTX 3090"
 MIXED = "RTX PRO 6000 Blackwell Workstation Edition, 2x RTX 3090"

@@ -17,7 +17,7 @@ from rigup.lab.lab import Lab
 from rigup.lab.machine import Machine
 from tests.command_line import CommandLine, Done
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run")]
 
 ASK_CHANGES = ("diff", "--json")
 SECRET = "unseen-8f3a-by-anyone"

@@ -16,7 +16,7 @@ from tests.lab.fleet import REHEARSAL, UNIT, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.readers import Readers, all_whole
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("node groups")]
 
 PATIENCE = 20
 CURRENT = "/etc/rigup/services/chat/current"

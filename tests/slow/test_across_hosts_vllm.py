@@ -15,7 +15,12 @@ from rigup.operations.service.health import GREETING_TOKENS
 from tests.lab.fleet import wait_for
 from tests.slow.vllm_fleet import VllmFleet, made_vllm_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.alone, pytest.mark.rests_on("vLLM on machines")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.lab,
+    pytest.mark.alone,
+    pytest.mark.rests_on("vLLM's package", "node groups", "environments"),
+]
 SECONDS = 1800
 
 

@@ -12,7 +12,7 @@ PROGRAM = Path(__file__).parents[2] / "benchmarks/bench_client.py"
 
 
 @pytest.mark.slow
-@pytest.mark.rests_on("the benchmark's client")
+@pytest.mark.rests_on("benchmarks of services")
 def test_it_holds_1024_streams() -> None:
     words = [sys.executable, str(PROGRAM), "--requests", "2048", "--rounds", "1"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=290)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.unit.ssh_server import SshServer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the run", "new hosts")]
 
 ROOT = Path(__file__).parents[2]
 

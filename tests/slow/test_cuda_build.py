@@ -24,7 +24,7 @@ from rigup.project.planning import plan_service
 from rigup.service import Service
 from rigup.sources.archives import fetch_source
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("llama.cpp's build with CUDA")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("llama.cpp's package", "builds from source")]
 
 ROOT = Path(__file__).parents[2]
 TOOLKIT = "cuda-toolkit[nvcc,cudart,cccl,cublas,crt,nvvm]==13.0.3.0"

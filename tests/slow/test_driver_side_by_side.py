@@ -15,7 +15,7 @@ import pytest
 from tests.lab.fleet import FILE_BYTES, FILES, wait_for
 from tests.lab.gpu_fleet import OLD, GpuFleet, error, made_gpu_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("driver", "weights")]
 
 SLOW = 60_000
 FOR_WEIGHTS_AND_BUILD_MIB = 2 * 1024 + 36

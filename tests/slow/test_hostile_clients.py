@@ -15,6 +15,7 @@ from tests.unit.gateway.test_haproxy_running import KEY, Engine, ask, running
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None, reason="haproxy is not installed"),
+    pytest.mark.rests_on("gateways"),
 ]
 CLIENTS = Path(__file__).with_name("hostile_clients.py")
 SLOW = 500

@@ -13,7 +13,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs/lab.md"
 NAME = "whole"
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp on machines", "lab", "docs/lab.md")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "lab", "docs/lab.md")]
 
 
 def commands() -> list[str]:

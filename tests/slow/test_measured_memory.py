@@ -11,7 +11,11 @@ import pytest
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "drift and status", "driver", "the planner"),
+]
 
 # As llama.cpp b11434 says it at --verbosity 4; the first of its devices is whichever card it was given.
 SAID = """\

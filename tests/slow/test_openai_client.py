@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None, reason="haproxy is not installed"),
     pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the pinned wheels are for Python 3.11"),
+    pytest.mark.rests_on("gateways"),
 ]
 WORDS = [f"word{number} " for number in range(20)]
 CALL = {

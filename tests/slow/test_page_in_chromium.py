@@ -25,7 +25,7 @@ from tests.unit.cli.page.test_document import FLEETS
 from tests.unit.cli.page.test_report_page import sections as report_sections
 from tests.unit.cli.test_fit_page import page as fit_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the pages")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the output", "lab")]
 
 PICTURES = Path(__file__).parents[2] / "docs/pictures"
 # in pictures machines have short names

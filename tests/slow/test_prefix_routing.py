@@ -32,6 +32,7 @@ from tests.unit.local_host import LocalHost
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("haproxy", path="/usr/sbin:/usr/bin") is None, reason="haproxy is not installed"),
+    pytest.mark.rests_on("gateways"),
 ]
 LONG = "You are an assistant of a library. " * 20
 

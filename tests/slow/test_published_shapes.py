@@ -24,7 +24,7 @@ from tests.published.collect import SHAPES, read_configs
 from tests.slow.test_real_sglang import install
 from tests.unit.sources.local_uv import local_uv
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the published shapes")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("src/rigup/layer_range.py")]
 
 ROOT = Path(__file__).parents[2]
 TRANSFORMERS = (

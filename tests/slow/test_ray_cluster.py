@@ -35,7 +35,7 @@ from tests.lab.fleet_fixtures import made_lab
 from tests.lab.installed_fleet import UV, UV_SHA256, UV_VERSION
 from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("Ray on machines")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("node groups", "environments", "vLLM's package")]
 
 RAY = "2.60.0"
 ROOT = Path(__file__).parents[2]

@@ -27,7 +27,7 @@ __all__ = ["hub"]
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.rests_on("real locks", "tests/command_line.py", "tests/unit/lockfile/test_lock_at_the_stand_in.py"),
+    pytest.mark.rests_on("llama.cpp's package", "vLLM's package", "SGLang's package", "environments", "locking"),
 ]
 
 KINDS: list[tuple[str, str, Variant, Architecture]] = [

@@ -34,7 +34,7 @@ from tests.nodes import bound
 from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("vLLM's package", "tests/golden/commands")]
 
 ROOT = Path(__file__).parents[2]
 OLD_ONES_ASK_FOR = ("gguf==0.19.0", "diskcache==5.6.3")

@@ -38,7 +38,7 @@ from tests.nodes import bound
 from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
-pytestmark = [pytest.mark.slow, pytest.mark.rests_on("engines' parsers")]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("SGLang's package", "tests/golden/commands")]
 
 ROOT = Path(__file__).parents[2]
 VERSION = "0.5.23"

@@ -14,7 +14,7 @@ import pytest
 from tests.lab.fleet import REHEARSAL, UNIT, UNIT_FILE, WEIGHTS, Fleet, Host, Run, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "rollouts", "rollback")]
 
 MACHINES = 8
 # bytes a second of each transfer: the first of eight hosts must still download when the last one begins

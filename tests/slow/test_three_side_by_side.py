@@ -22,7 +22,7 @@ from tests.lab.fleet import FILE_BYTES, FILES, Fleet, wait_for
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.installed_fleet import MEMORY_GIB, Installed, provide
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("weights", "builds from source", "environments")]
 
 SLOW = 400_000
 LEASE = "/run/rigup/lease/lease.json"

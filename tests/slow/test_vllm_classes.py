@@ -34,10 +34,7 @@ from rigup.project.planning import plan_service
 from tests.slow.test_real_parsers import python
 from tests.tiny.checkpoint import name_of, write_safetensors
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.rests_on("engines' parsers", "src/rigup/attention", "src/rigup/checkpoints", "tests/tiny"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.rests_on("vLLM's package")]
 __all__ = ["python"]
 
 START_SECONDS = 900

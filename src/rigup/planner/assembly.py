@@ -19,7 +19,8 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     # A source archive of an engine that is not compiled only holds its tuner, which the build does not need.
     source = lock.source(engine, version) if candidate.build == "source" else None
     pins = lock.cuda_toolkit.packages if lock.cuda_toolkit else {}
-    capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1
+    # Rehearsals on one host and over several share a quick build, so that it has the RPC backend either way.
+    capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1 or candidate.service.quick_build
     toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else None
     recipe = candidate.release.recipe(capabilities, several, toolkit) if candidate.build == "source" else None
     cmake = candidate.release.quick_cmake if candidate.service.quick_build else candidate.release.cmake

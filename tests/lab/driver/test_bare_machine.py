@@ -11,7 +11,7 @@ import pytest
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, error
 
-pytestmark = [pytest.mark.lab]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("driver")]
 
 SECURE_BOOT = (
     "Secure Boot is on, so the kernel loads only modules signed with an enrolled key, "

@@ -13,11 +13,7 @@ from rigup.lab import demo_model
 from tests.lab.fleet import Fleet, wait_for
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.lab,
-    pytest.mark.rests_on("llama.cpp on machines"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "node groups")]
 COLD_SECONDS = 3600
 LAYERS = 30
 

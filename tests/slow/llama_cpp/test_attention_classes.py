@@ -23,19 +23,7 @@ from tests.lab.fleet_fixtures import made_fleet
 from tests.slow.tiny_fleet import TinyFleet
 from tests.tiny.checkpoint import CLASSES, name_of, write_gguf
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.lab,
-    pytest.mark.rests_on(
-        "llama.cpp on machines",
-        "src/rigup/attention",
-        "src/rigup/checkpoints",
-        "src/rigup/quantisation",
-        "tests/slow/tiny_fleet.py",
-        "tests/tiny",
-        "tests/tiny_minimax_m2.py",
-    ),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package")]
 COLD_SECONDS = 2400
 SLOTS = 2
 # The service whose model, TARGET, has DRAFT to draft for it.
@@ -83,6 +71,7 @@ def served(fleet: TinyFleet) -> dict[str, Served]:
     services = {
         service_of(kind): {
             "model": name_of(kind),
+            "quick_build": True,
             "context": CONTEXTS.get(kind, 4096),
             "concurrency": SLOTS,
             "port": 8000 + number,

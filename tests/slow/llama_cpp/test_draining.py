@@ -18,13 +18,18 @@ from tests.lab.fleet import UNIT, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_fleet
 from tests.lab.test_draining import INSTALL
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package")]
 
 COLD_SECONDS = 2400
 BUSY_SECONDS = 600
 STREAMS, TOKENS = 2, 600
 # One thread: an answer must take longer than an apply takes to come to the stop, on a fast machine, too.
-SETTINGS: dict[str, Any] = {"concurrency": STREAMS, "drain_timeout": BUSY_SECONDS, "flags": {"--threads": 1}}
+SETTINGS: dict[str, Any] = {
+    "quick_build": True,
+    "concurrency": STREAMS,
+    "drain_timeout": BUSY_SECONDS,
+    "flags": {"--threads": 1},
+}
 BUSY = "ss -Htn state established sport = :8000 | wc -l"
 # "read N": counts the pieces of a streamed answer of N tokens and looks for its end, then asks anew. "loop": asks short
 # questions on one connection until one fails. Both say why the last question failed.

@@ -17,11 +17,7 @@ from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import Fleet, Run, wait_for
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.lab,
-    pytest.mark.rests_on("the evaluation harness"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "evaluation")]
 
 TASKS = Path(__file__).parents[2] / "evaluation_tasks"
 KEY = "sk-of-the-evaluation"
@@ -38,7 +34,7 @@ def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     (root / "key").write_text(f"{KEY}\n")
     (root / "key").chmod(0o600)
     with made_fleet(Fleet, "eval", root, demo_model.provide(), hosts=1) as fleet:
-        fleet.describe(context=2048, listen="0.0.0.0", api_key_file="key")
+        fleet.describe(context=2048, quick_build=True, listen="0.0.0.0", api_key_file="key")
         fleet.apply(seconds=COLD_SECONDS)
         assert "+ eval Python" in fleet.rigup("lock", "--upgrade", "eval").text
         yield fleet

@@ -12,7 +12,7 @@ from rigup.lab import demo_model
 from tests.lab.fleet import Fleet
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "builds from source")]
 COLD_SECONDS = 2400
 
 

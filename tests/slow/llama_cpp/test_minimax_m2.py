@@ -20,11 +20,7 @@ from tests import tiny_minimax_m2_gguf as tiny
 from tests.lab.fleet import Fleet
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.lab,
-    pytest.mark.rests_on("llama.cpp on machines", "tests/tiny_minimax_m2_gguf.py"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package")]
 COLD_SECONDS = 2400
 TEMPLATE = "models/templates/MiniMax-M2.jinja"
 
@@ -34,7 +30,7 @@ def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """One bare machine, a hub with the tiny checkpoint, and a fleet whose lock pins it and the toolkit's llama.cpp."""
     tiny.provide(tmp_path, tmp_path / "served", _template())
     with made_fleet(Fleet, "gguf", tmp_path, tmp_path / "served", hosts=1) as fleet:
-        fleet.describe(model=tiny.MODEL, context=2048, reasoning=True, tools=True, expected_answer="")
+        fleet.describe(model=tiny.MODEL, context=2048, quick_build=True, reasoning=True, tools=True, expected_answer="")
         yield fleet
 
 

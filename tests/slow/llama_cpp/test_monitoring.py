@@ -23,11 +23,7 @@ from tests.lab.fleet import Fleet, wait_for
 from tests.lab.fleet_fixtures import made_fleet
 from tests.lab.wheels import sha256
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.lab,
-    pytest.mark.rests_on("monitoring"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "monitoring")]
 
 METRICS = Path(__file__).parents[2] / "stand_in_metrics"
 STAND_INS = {8001: "vllm.txt", 8002: "sglang.txt", 8405: "haproxy.txt", 9400: "dcgm.txt"}
@@ -65,7 +61,13 @@ class Site:
         host, there = self.fleet.host.machine.inventory, self.watcher.machine.inner_address
         stand_ins = [("vllm-box", {"ssh_hostname": there}), ("sglang-box", {"ssh_hostname": there})]
         said = f"monitoring = {monitoring!r}\n" if monitoring is not None else ""
-        service = {"model": tiny.MODEL, "context": 2048, "listen": self.address, "api_key_file": "secrets/chat.key"}
+        service = {
+            "model": tiny.MODEL,
+            "context": 2048,
+            "quick_build": True,
+            "listen": self.address,
+            "api_key_file": "secrets/chat.key",
+        }
         service["expected_answer"] = ""  # its weights are random
         cards = {"listen": "0.0.0.0", "api_key_file": "secrets/chat.key", "model": "MiniMax-M2.5"}
         files = {

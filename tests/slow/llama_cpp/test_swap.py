@@ -19,7 +19,7 @@ from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import Fleet, wait_for
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "gateways", "evaluation")]
 
 COLD_SECONDS = 2400
 KEY = "a-key-that-only-the-gateway-knows"
@@ -35,7 +35,13 @@ class SwapFleet(Fleet):
 
     def describe_turns(self, second_context: int = 1024) -> None:
         """Writes the inventory."""
-        common = {"model": "SmolLM2-135M-Instruct", "swap": True, "listen": "0.0.0.0", "api_key_file": "secrets/key"}
+        common = {
+            "model": "SmolLM2-135M-Instruct",
+            "quick_build": True,
+            "swap": True,
+            "listen": "0.0.0.0",
+            "api_key_file": "secrets/key",
+        }
         services = {
             "first": {**common, "served_name": "one", "context": 2048},
             "second": {**common, "served_name": "two:b", "context": second_context, "flags": FLAGS},

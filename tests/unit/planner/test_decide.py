@@ -491,4 +491,6 @@ def test_a_quick_build_is_another_build_of_the_same_source() -> None:
     release = catalogue().engines_by_name["llama.cpp"].version()
     assert release and (full.cmake, quick.cmake) == (release.cmake, release.quick_cmake)
     assert name_of(full, "x86_64", "debian-12") != name_of(quick, "x86_64", "debian-12")
-    assert quick.model_copy(update={"cmake": full.cmake}) == full
+    several = release.recipe((), across_hosts=True)
+    assert several and (quick.flags, quick.targets) == (several.flags, several.targets), "rehearsals share it"
+    assert quick.model_copy(update={"cmake": full.cmake, "flags": full.flags, "targets": full.targets}) == full

@@ -1,0 +1,90 @@
+"""Holds that tests on machines name what they use: `bin/test --all` records which functions each of them runs.
+
+A test uses a subject if a function of it runs, in the test or in a program that it starts, which does not run on the
+road that every apply takes (ROAD). Programs on hosts are not recorded: what starts them is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.subjects import PURPOSES, RUN, TOOLKIT, files_of
+
+ROAD = "tests/lab/test_apply.py"
+VARIABLE = "RIGUP_RECORD_USE"
+NAMED = "named"
+
+Use = dict[str, set[str]]
+"""The functions that run, as "path function", by the test module that has them run."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Says to the recorder whose turn it is, and writes down what the test names."""
+    if folder := os.environ.get(VARIABLE):
+        import sitecustomize
+
+        sitecustomize.begin(item.nodeid)
+        named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
+        with (Path(folder) / NAMED).open("a") as file:
+            file.write("\t".join([item.nodeid.partition("::")[0], *sorted(named)]) + "\n")
+    return (yield)
+
+
+def recorded(folder: Path) -> Use:
+    """What the files of the recorder say."""
+    found: Use = defaultdict(set)
+    for path in sorted(folder.glob("*-*")):
+        module = ""
+        for line in path.read_text(errors="replace").splitlines():
+            if line.startswith("# "):
+                module = line[2:].partition("::")[0]
+            elif module:
+                found[module].add(line.replace("\t", " "))
+    return found
+
+
+def named(folder: Path) -> dict[str, set[str]]:
+    """The subjects that the tests of each module name."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for line in (folder / NAMED).read_text().splitlines():
+        module, *subjects = line.split("\t")
+        found[module].update(subjects)
+    return found
+
+
+def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str, list[str]]]:
+    """Test module, subject and functions, for each subject that a module uses and does not name."""
+    subject_of = {file: subject for subject in (*PURPOSES, RUN) for file in files_of(subject)}
+    for module, subjects in sorted(named_by.items()):
+        if not subjects or TOOLKIT in subjects:
+            continue
+        used: dict[str, list[str]] = defaultdict(list)
+        for function in sorted(use.get(module, set()) - use.get(ROAD, set())):
+            subject = subject_of.get(function.partition(" ")[0])
+            if subject is not None:
+                used[subject].append(function)
+        covered = {file for subject in subjects for file in files_of(subject)}
+        for subject, functions in used.items():
+            missing = [function for function in functions if function.partition(" ")[0] not in covered]
+            if subject not in subjects and missing:
+                yield module, subject, missing
+
+
+def main(words: Iterable[str]) -> int:
+    """Prints what is used and not named, by the record in a folder; 1 if there is anything."""
+    (folder,) = map(Path, words)
+    found = list(unnamed(recorded(folder), named(folder)))
+    for module, subject, functions in found:
+        print(f'{module}: uses "{subject}" and does not name it: {", ".join(functions[:3])}')
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

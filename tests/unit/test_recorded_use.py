@@ -1,0 +1,47 @@
+"""A test on machines names each subject that it uses beyond the road that every apply takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.recorded_use import ROAD, VARIABLE, main, recorded, unnamed
+
+ROOT = Path(__file__).parents[2]
+DRAIN = "src/rigup/run/gateways/drains.py drained"
+FETCH = "src/rigup/operations/weights/checkpoint.py _fetch"
+IT = "tests/lab/test_it.py"
+
+
+@pytest.mark.parametrize(
+    ("used", "named", "found"),
+    [
+        ({DRAIN}, {"the run"}, [(IT, "gateways", [DRAIN])]),
+        ({DRAIN}, {"gateways"}, []),
+        ({DRAIN}, {"src/rigup/run/gateways/drains.py"}, []),
+        ({DRAIN}, {"the toolkit"}, []),
+        ({FETCH}, {"the run"}, []),
+        ({"src/rigup/planner/decide.py decide"}, {"the run"}, []),
+    ],
+)
+def test_what_a_test_uses_beyond_the_road_has_a_name(
+    used: set[str], named: set[str], found: list[tuple[str, str, list[str]]]
+) -> None:
+    assert list(unnamed({IT: used, ROAD: {FETCH}}, {IT: named})) == found
+
+
+def test_the_recorder_writes_down_what_a_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {**os.environ, VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT / "tests/recording")}
+    environment["PYTEST_CURRENT_TEST"] = f"{IT}::test_that_plans (call)"
+    words = [sys.executable, "-m", "rigup", "lab", "list"]
+    subprocess.run(words, env=environment, capture_output=True, check=True)
+    assert any(function.startswith("src/rigup/lab/lab.py ") for function in recorded(tmp_path)[IT])
+    (tmp_path / "named").write_text(f"{IT}\tweights\n")
+    assert main([str(tmp_path)]) == 1
+    assert f'{IT}: uses "lab" and does not name it: src/rigup/' in capsys.readouterr().out
+    (tmp_path / "named").write_text(f"{IT}\tlab\tthe run\n")
+    assert main([str(tmp_path)]) == 0

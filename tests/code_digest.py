@@ -18,17 +18,19 @@ TEXTS = frozenset(
         *(name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)),
     }
 )
+NAMES_OF = "names of "
 
 
 @lru_cache(maxsize=1024)
 def digest_below(path: str, root: Path) -> bytes:
-    """Of the names and contents of all files at or below one path."""
-    top = root / path
+    """Of the names and contents of all files at or below one path; of "names of PATH" the names alone."""
+    top = root / path.removeprefix(NAMES_OF)
     assert top.exists(), f"{path}: named by rests_on, but not in the checkout"
     total = hashlib.sha256()
     for file in sorted([top] if top.is_file() else top.rglob("*")):
         if file.is_file() and "__pycache__" not in file.parts:
-            total.update(f"{file.relative_to(root)}\0".encode() + _digest_of(file))
+            content = b"" if path.startswith(NAMES_OF) else _digest_of(file)
+            total.update(f"{file.relative_to(root)}\0".encode() + content)
     return total.digest()
 
 

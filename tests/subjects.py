@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.applied_plans import PLANNER
+from tests.code_digest import NAMES_OF
 
 ROOT = Path(__file__).parents[1]
 # Of every marked test, whatever else it names.
@@ -162,6 +163,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     # what tests are made with
     "lab": ("src/rigup/cli/lab", "src/rigup/lab"),
 }
+_SHIPPED = ("catalogue", "deploy", "docs", "files", "group_data", "inventories", "roles", "src")
 
 # Data of the catalogue that says what an engine's own package is and can do, by engine.
 _ENGINES = {
@@ -178,7 +180,7 @@ _ENGINES = {
 
 def _below(paths: tuple[str, ...]) -> Iterator[str]:
     for path in paths:
-        top = ROOT / path
+        top = ROOT / path.removeprefix(NAMES_OF)
         for file in [top] if top.is_file() else sorted(top.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 yield str(file.relative_to(ROOT))
@@ -195,6 +197,7 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     RUN: _rest(),
     PLANNING: PLANNER,
     OUTPUT: SHOWS,
+    "the wheel": (".ci/release", "pyproject.toml", "src/rigup/toolkit.py", *(f"{NAMES_OF}{path}" for path in _SHIPPED)),
     TOOLKIT: (
         "bin",
         "catalogue",

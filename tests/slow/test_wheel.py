@@ -17,7 +17,7 @@ from rigup.lab.lab import Lab
 from tests.lab.fleet import ANSWER, Host
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the toolkit")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the wheel", "the run", "new hosts")]
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from rigup.project import planning
 from tests import applied_plans, fleet_starts, unchanged
 from tests import helpers_of as helpers
 from tests.applied_plans import PLANNER
-from tests.code_digest import digest_below
+from tests.code_digest import NAMES_OF, digest_below
 from tests.helpers_of import helpers_of
 from tests.subjects import EVERY_TEST, SUBJECTS, TOOLKIT
 from tests.unchanged import digest
@@ -54,8 +54,14 @@ def test_content_and_names_count_and_compiled_files_do_not(tmp_path: Path) -> No
     assert now() == first
     file.write_text("2")
     changed = now()
+    names = digest_below("names of part", tmp_path)
+    file.write_text("3")
+    digest_below.cache_clear()
+    assert digest_below("names of part", tmp_path) == names
+    file.write_text("2")
     file.rename(tmp_path / "part" / "b.py")
     assert len({first, changed, now()}) == 3
+    assert digest_below("names of part", tmp_path) != names
 
 
 def test_a_path_that_is_gone_is_named(tmp_path: Path) -> None:
@@ -65,7 +71,8 @@ def test_a_path_that_is_gone_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 def test_every_path_of_a_subject_exists(subject: str) -> None:
-    missing = [path for path in (*SUBJECTS[subject], *EVERY_TEST) if not (ROOT / path).exists()]
+    paths = (path.removeprefix(NAMES_OF) for path in (*SUBJECTS[subject], *EVERY_TEST))
+    missing = [path for path in paths if not (ROOT / path).exists()]
     assert missing == []
 
 

@@ -1,7 +1,8 @@
 """Holds that tests on machines name what they use: `bin/test --all` records which functions each of them runs.
 
 A test uses a subject if a function of it runs, in the test or in a program that it starts, which does not run on the
-road that every apply takes (ROAD). Programs on hosts are not recorded: what starts them is.
+road that every apply takes (ROAD). Programs on hosts are not recorded: what starts them is. Every test on machines
+rests on the lab, named or not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.subjects import PURPOSES, RUN, TOOLKIT, files_of
+from tests.subjects import LAB, PURPOSES, RUN, TOOLKIT, files_of
 
 ROAD = "tests/lab/test_apply.py"
 VARIABLE = "RIGUP_RECORD_USE"
@@ -61,7 +62,7 @@ def named(folder: Path) -> dict[str, set[str]]:
 
 def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str, list[str]]]:
     """Test module, subject and functions, for each subject that a module uses and does not name."""
-    subject_of = {file: subject for subject in (*PURPOSES, RUN) for file in files_of(subject)}
+    subject_of = {file: subject for subject in {*PURPOSES, RUN} - {LAB} for file in files_of(subject)}
     for module, subjects in sorted(named_by.items()):
         if not subjects or TOOLKIT in subjects:
             continue
@@ -72,8 +73,7 @@ def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str,
                 used[subject].append(function)
         covered = {file for subject in subjects for file in files_of(subject)}
         for subject, functions in used.items():
-            missing = [function for function in functions if function.partition(" ")[0] not in covered]
-            if subject not in subjects and missing:
+            if missing := [function for function in functions if function.partition(" ")[0] not in covered]:
                 yield module, subject, missing
 
 

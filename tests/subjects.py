@@ -24,7 +24,7 @@ SHOWS = tuple(
     f"src/rigup/cli/{name}" for name in ("calibrate.py", "completion", "fit", "output", "page", "plan.py", "schema")
 )
 
-RUN, TOOLKIT, PLANNING, OUTPUT = "the run", "the toolkit", "the planner", "the output"
+RUN, LAB, TOOLKIT, PLANNING, OUTPUT = "the run", "lab", "the toolkit", "the planner", "the output"
 
 PURPOSES: dict[str, tuple[str, ...]] = {
     # what a host gets
@@ -47,7 +47,6 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/operations/builds/python.py",
         "src/rigup/operations/builds/wheels.py",
         "src/rigup/programs/build_environment.py",
-        "src/rigup/programs/check_build.py",
     ),
     "images": (
         "roles/engine_image.py",
@@ -70,9 +69,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "links": (
         "src/rigup/cli/verify",
-        "src/rigup/facts/links.py",
         "src/rigup/operations/driver/links.py",
-        "src/rigup/preflight/links.py",
         "src/rigup/programs/links",
         "src/rigup/run/verification.py",
     ),
@@ -98,9 +95,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "roles/node_group.py",
         "src/rigup/operations/multinode",
         "src/rigup/programs/ray_node.py",
-        "src/rigup/project/node_groups.py",
         "src/rigup/run/multinode",
-        "src/rigup/systemd/nftables.py",
         "src/rigup/systemd/ray.py",
     ),
     # what a person does
@@ -129,7 +124,6 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/cli/status.py",
         "src/rigup/run/drift.py",
         "src/rigup/run/drift_probe.py",
-        "src/rigup/run/measured_memory.py",
     ),
     "reports": ("src/rigup/cli/report.py", "src/rigup/report"),
     "running services": (
@@ -137,13 +131,11 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/cli/log.py",
         "src/rigup/cli/prune.py",
         "src/rigup/cli/service",
-        "src/rigup/cli/sessions/service_run.py",
         "src/rigup/cli/uninstall.py",
         "src/rigup/connection/command_lines.py",
         "src/rigup/connection/tunnel.py",
         "src/rigup/operations/whole_removal.py",
         "src/rigup/run/prune.py",
-        "src/rigup/run/service_run.py",
         "src/rigup/run/services",
         "src/rigup/run/whole_hosts",
     ),
@@ -161,7 +153,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/sources",
     ),
     # what tests are made with
-    "lab": ("src/rigup/cli/lab", "src/rigup/lab"),
+    LAB: ("src/rigup/cli/lab", "src/rigup/lab"),
 }
 _SHIPPED = ("catalogue", "deploy", "docs", "files", "group_data", "inventories", "roles", "src")
 

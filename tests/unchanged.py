@@ -2,8 +2,8 @@
 
 A pytest plugin. `@pytest.mark.rests_on("driver", "docs/lab.md")` names subjects of tests/subjects.py, and files and
 folders of the checkout. The test's own module counts too, with the helpers that it imports and the files that they
-name, and the plans of the fleets that it applied (tests/applied_plans.py). A test on machines and a slow test rest on
-the whole toolkit where they name nothing.
+name, the lab where it boots machines, and the plans of the fleets that it applied (tests/applied_plans.py). A test on
+machines and a slow test rest on the whole toolkit where they name nothing.
 
 When a test passes, what it rested on before the run is recorded in the cache. The marked tests of one module go on
 from one another, so they are skipped all together or not at all. The end of the run lists what was skipped, and why.
@@ -29,7 +29,7 @@ from tests import fleet_starts
 from tests.applied_plans import PLANNER, Fleet, fleet_in, forget_others, keep, kept, plans_now, plans_of
 from tests.code_digest import digest_below
 from tests.helpers_of import helpers_of
-from tests.subjects import EVERY_TEST, TOOLKIT, paths_of
+from tests.subjects import EVERY_TEST, LAB, TOOLKIT, paths_of
 
 UNCHANGED = "passed, unchanged since: "
 RECORDS = "passed"
@@ -165,9 +165,10 @@ def digest(paths: Iterable[str], root: Path) -> str:
 
 def _subjects(item: pytest.Item) -> tuple[str, ...]:
     named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
-    if not named and any(item.get_closest_marker(level) for level in ("lab", "slow")):
+    on_machines = item.get_closest_marker("lab") is not None
+    if not named and (on_machines or item.get_closest_marker("slow")):
         return (TOOLKIT,)
-    return tuple(sorted(named))
+    return tuple(sorted({*named, LAB} if on_machines else named))
 
 
 def _digest_of(item: pytest.Item) -> str:

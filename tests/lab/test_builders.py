@@ -16,7 +16,7 @@ from rigup.project.build_settings import read_builders
 from rigup.project.inventory import load_project
 from tests.lab.fleet import Fleet, Host
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "builds from source")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "builds from source", "rollback", "drift and status")]
 
 BUILDS = "/opt/rigup/builds"
 RAN = "/var/tmp/ran"

@@ -14,7 +14,19 @@ import pytest
 from tests.documented_commands import AT_A_HOST
 from tests.lab.fleet import Fleet
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("lab", "the run", "running services")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on(
+        "lab",
+        "the run",
+        "running services",
+        "benchmarks of services",
+        "drift and status",
+        "gateways",
+        "reports",
+        "rollback",
+    ),
+]
 
 # What ends with something else than 0: nothing is applied yet, no card is there, the second machine is bare.
 CODES = {

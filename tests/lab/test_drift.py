@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.fleet import MODEL_FILE, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "drift and status", "reports")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "drift and status", "reports", "weights")]
 
 OVERRIDE = f"{UNIT_FILE}.d/override.conf"
 PLANTED = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}

@@ -17,7 +17,7 @@ from rigup.lab.gpus.simulated import SimulatedGpus
 from rigup.lab.packages.nvidia_repository import cuda_repository
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver", "drift and status")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver", "drift and status")]
 
 LOCK = f" {NEW}: rigup lock --upgrade driver"
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, error, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver", "drift and status")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver", "drift and status")]
 
 DEBIANS, RUN_FILES = "550.163.01", "575.64.05"
 KEEP = 'driver = "keep" in group_data'

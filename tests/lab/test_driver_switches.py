@@ -19,7 +19,7 @@ from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import wait_for
 from tests.lab.fleet_fixtures import made_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver")]
 
 MANAGER = "dpkg-query -W -f '${Version}' nvidia-fabricmanager"
 FABRIC = "cat /run/lab-gpus/gpu7.fabric_state"

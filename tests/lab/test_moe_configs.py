@@ -18,7 +18,7 @@ from rigup.toolkit import toolkit_root
 from tests.lab.fleet import Fleet, wait_for
 from tests.tuned_kernels import file_of, kernel
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("tuning", "running services")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "tuning", "running services")]
 
 BUILD = "/opt/rigup/builds/sglang-stand-in"
 PACKAGED = f"{BUILD}/lib/python3.12/site-packages/{SGLANG_PACKAGED[0]}/triton_3_6_0"

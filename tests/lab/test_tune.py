@@ -28,7 +28,7 @@ from rigup.project.planning import plan_project
 from tests.lab.fleet import Fleet, Run, wait_for
 from tests.lab.readers import Readers, all_whole
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("tuning")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "tuning")]
 
 REPO, REVISION = "MiniMaxAI/MiniMax-M2.5", "1" * 40
 RIG = {"gpus": "8x RTX PRO 6000 Blackwell Max-Q Workstation Edition", "host_memory_gib": 512}

@@ -15,7 +15,7 @@ import pytest
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import OLD, RIG, GpuFleet, error
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver", "images")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver", "images")]
 
 PACKAGES = (
     "nvidia-open",

@@ -20,7 +20,7 @@ from rigup.programs import program_file
 from tests.lab.fleet import wait_for
 from tests.lab.fleet_fixtures import made_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("weights")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights")]
 
 REPO = "org/model"
 SIZE = 4_000_000

@@ -41,7 +41,21 @@ def _called(frame: FrameType, event: str, argument: object) -> None:
             "<"
         )  # not the body of a module or a class
         if function and code.co_filename.startswith(TOPS):
+            if _is_importing(frame):
+                _seen.discard(code)
+                return
             _write(f"{code.co_filename.removeprefix(ROOT)}\t{code.co_qualname}\n")
+
+
+def _is_importing(frame: FrameType) -> bool:
+    """Whether a module of the toolkit is being made, which calls functions that nobody asked for."""
+    above: FrameType | None = frame
+    while above is not None:
+        code = above.f_code
+        if code.co_name == "<module>" and code.co_filename.startswith(TOPS):
+            return above.f_globals.get("__name__") != "__main__"
+        above = above.f_back
+    return False
 
 
 if FOLDER:

@@ -17,7 +17,7 @@ from rigup.lab.lab import Lab
 from tests.lab.fleet import Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("node groups")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "node groups")]
 
 RPC, WATCH, CHOSEN = 18000, 28000, 45000
 INSTALL = (

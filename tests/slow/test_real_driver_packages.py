@@ -16,7 +16,7 @@ from rigup.facts.probe import parse
 from rigup.facts.probe_script import script
 from tests.lab.gpu_fleet import OLD, GpuFleet, error, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver")]
 
 COMPILE_SECONDS = 1500
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"

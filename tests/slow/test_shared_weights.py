@@ -19,7 +19,7 @@ from rigup.units import seconds_text
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, WEIGHTS, Fleet, Host, Run, content_of, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("weights")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "weights")]
 
 TOTAL = FILE_BYTES * len(FILES)
 HOSTS = 4

@@ -37,11 +37,11 @@ def test_what_a_test_uses_beyond_the_road_has_a_name(
 def test_the_recorder_writes_down_what_a_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = {**os.environ, VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT / "tests/recording")}
     environment["PYTEST_CURRENT_TEST"] = f"{IT}::test_that_plans (call)"
-    words = [sys.executable, "-m", "rigup", "lab", "list"]
+    words = [sys.executable, "-c", "from rigup.gateway.responses import error; error(429)"]
     subprocess.run(words, env=environment, capture_output=True, check=True)
-    assert any(function.startswith("src/rigup/lab/lab.py ") for function in recorded(tmp_path)[IT])
+    assert "src/rigup/gateway/responses.py error" in recorded(tmp_path)[IT]
     (tmp_path / "named").write_text(f"{IT}\tweights\n")
     assert main([str(tmp_path)]) == 1
-    assert f'{IT}: uses "lab" and does not name it: src/rigup/' in capsys.readouterr().out
-    (tmp_path / "named").write_text(f"{IT}\tlab\tthe run\n")
+    assert f'{IT}: uses "gateways" and does not name it: src/rigup/gateway/' in capsys.readouterr().out
+    (tmp_path / "named").write_text(f"{IT}\tgateways\n")
     assert main([str(tmp_path)]) == 0

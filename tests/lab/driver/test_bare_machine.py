@@ -11,7 +11,7 @@ import pytest
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, error
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("driver")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "driver")]
 
 EVERYTHING = "dpkg-query -W; ls /etc/apt/sources.list.d /etc/apt/preferences.d /etc/apt/keyrings /etc/modprobe.d"
 

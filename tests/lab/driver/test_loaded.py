@@ -16,7 +16,7 @@ from tests.lab.fleet import FILE_BYTES, UNIT, WEIGHTS, wait_for
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, steps
 from tests.lab.readers import Readers, all_whole
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver")]
 
 NEXT_KERNEL = "6.99.0-lab-amd64"
 IMPATIENT = (

@@ -11,7 +11,7 @@ import pytest
 from rigup.systemd.driver_files import DRIVER_PREFERENCES, UNATTENDED_UPGRADES
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, steps
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("driver")]
+pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver")]
 
 ALLOWED = "/etc/apt/apt.conf.d/60nvidia-allowed"
 ORIGIN = '#clear Unattended-Upgrade::Origins-Pattern;\nUnattended-Upgrade::Origins-Pattern { "origin=NVIDIA"; };\n'

@@ -21,7 +21,11 @@ from tests.lab.gpu_fleet import GpuFleet
 from tests.tiny.checkpoint import write_gguf
 from tests.unit.test_gpu_check import SERVER
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("links", "benchmarks of services")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.rests_on("the run", "links", "benchmarks of services", "driver"),
+]
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,105 @@
+"""A message is quoted in one place of the tests, so that a reworded one breaks one table.
+
+A place is a table, a function or a class of a test module. `python -m tests.unit.test_quoted_messages` lists what is
+quoted in several.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[2]
+WORDS = 4
+"""So many in a row, of one literal, are a quotation."""
+_ROW = re.compile(r"[A-Za-z][A-Za-z'-]*(?:,? [A-Za-z][A-Za-z'-]*){" + str(WORDS - 1) + ",}")
+
+
+class Literal(NamedTuple):
+    """A text of a module, and where what it stands in begins: a table, a function or a class."""
+
+    path: str
+    place: int
+    line: int
+    text: str
+
+
+def literals(path: Path) -> Iterator[Literal]:
+    """Every text of a module but docstrings and what an assertion says when it fails."""
+    tree = ast.parse(path.read_text())
+    left_out = {
+        id(part)
+        for node in ast.walk(tree)
+        for part in ast.walk(
+            node.msg
+            if isinstance(node, ast.Assert) and node.msg
+            else node
+            if isinstance(node, ast.Expr)
+            else ast.Pass()
+        )
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    }
+    for top in tree.body:
+        for node in ast.walk(top):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in left_out:
+                yield Literal(str(path.relative_to(ROOT)), top.lineno, node.lineno, node.value)
+
+
+def rows(text: str) -> set[tuple[str, ...]]:
+    """Every WORDS words of prose that follow one another."""
+    found = set()
+    for row in _ROW.finditer(text):
+        words = re.findall(r"[A-Za-z'-]+", row.group().lower())
+        found |= {tuple(words[at : at + WORDS]) for at in range(len(words) - WORDS + 1)}
+    return found
+
+
+def quotations() -> dict[Literal, list[Literal]]:
+    """The literals of the tests that quote each message of the toolkit.
+
+    A literal quotes the message that it has most rows in common with; of several the one whose module has its path.
+    """
+    messages: dict[tuple[str, ...], set[Literal]] = defaultdict(set)
+    for folder in ("src", "roles"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for literal in literals(path):
+                for row in rows(literal.text) if "\n" not in literal.text else ():
+                    messages[row].add(literal)
+    found: dict[Literal, list[Literal]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for quoting in literals(path):
+            common: dict[Literal, int] = defaultdict(int)
+            for row in rows(quoting.text):
+                for message in messages.get(row, ()):
+                    common[message] += 1
+            if common:
+                found[max(common, key=lambda message: (common[message], _nearness(message, quoting)))].append(quoting)
+    return found
+
+
+def _nearness(message: Literal, quoting: Literal) -> int:
+    module = message.path.removeprefix("src/rigup/").removesuffix(".py").split("/")
+    test = quoting.path.removeprefix("tests/unit/").removesuffix(".py").split("/")
+    return sum(one == other or other.startswith(f"test_{one}") for one, other in zip(module, test, strict=False))
+
+
+def quoted_in_several_places() -> list[str]:
+    """Each such message, with the places."""
+    return [
+        f"{message.path}:{message.line}: {message.text.strip()!r} is quoted in "
+        + ", ".join(sorted({f"{one.path}:{one.line}" for one in quoting}))
+        for message, quoting in sorted(quotations().items())
+        if len({(one.path, one.place) for one in quoting}) > 1
+    ]
+
+
+def test_a_message_is_quoted_in_one_place() -> None:
+    assert quoted_in_several_places() == []
+
+
+if __name__ == "__main__":
+    print(*quoted_in_several_places(), sep="\n")

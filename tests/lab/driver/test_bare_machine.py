@@ -13,10 +13,6 @@ from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, GpuFleet, error
 
 pytestmark = [pytest.mark.lab]
 
-SECURE_BOOT = (
-    "Secure Boot is on, so the kernel loads only modules signed with an enrolled key, "
-    "and the key of DKMS is not enrolled"
-)
 EVERYTHING = "dpkg-query -W; ls /etc/apt/sources.list.d /etc/apt/preferences.d /etc/apt/keyrings /etc/modprobe.d"
 
 
@@ -27,8 +23,8 @@ def test_secure_boot_is_explained_before_anything_is_installed(fleet: GpuFleet) 
     try:
         before = fleet.host.machine.ssh(EVERYTHING).stdout
         said = error(fleet.apply("--reboot", expect=1))
-        assert said["message"] == f"{fleet.host.name}: {SECURE_BOOT}"
-        assert "mokutil --import /var/lib/dkms/mok.pub" in said["hint"] and "disable Secure Boot" in said["hint"]
+        assert said["message"].startswith(f"{fleet.host.name}: ") and "Secure Boot" in said["message"]
+        assert "mokutil --import /var/lib/dkms/mok.pub" in said["hint"]
         assert fleet.host.machine.ssh(EVERYTHING).stdout == before
         assert fleet.installed() == {}
     finally:
@@ -41,7 +37,7 @@ def test_another_key_stops_it_before_anything_is_trusted(fleet: GpuFleet) -> Non
     forged = "F" * 32 + offered[-8:]  # the same short form, and another key
     fleet.describe_gpus(OLD, nvidia_key_fingerprint=forged)
     said = error(fleet.apply(expect=1))
-    assert f"the key's fingerprint is {offered}, not the pinned {forged}" in said["message"]
+    assert offered in said["message"] and forged in said["message"]
     assert not fleet.host.says(
         "ls /etc/apt/keyrings/rigup-nvidia.gpg || ls /etc/apt/sources.list.d/nvidia-cuda.sources"
     )
@@ -50,9 +46,8 @@ def test_another_key_stops_it_before_anything_is_trusted(fleet: GpuFleet) -> Non
 def test_a_repository_out_of_reach_is_named(fleet: GpuFleet) -> None:
     fleet.describe_gpus(OLD, nvidia_repository="http://hub:9/compute/cuda/repos")
     said = error(fleet.apply(expect=1))
-    assert said["message"].startswith(
-        f"{fleet.host.name}: cannot fetch http://hub:9/compute/cuda/repos/debian12/x86_64/"
-    )
+    assert said["message"].startswith(f"{fleet.host.name}: ")
+    assert " http://hub:9/compute/cuda/repos/debian12/x86_64/" in said["message"]
     assert "nvidia_repository" in said["hint"]
 
 
@@ -61,14 +56,15 @@ def test_a_source_that_trusts_without_a_key_is_refused(fleet: GpuFleet) -> None:
     fleet.host.tell(f"echo '{line}' >/etc/apt/sources.list.d/cuda.list")
     fleet.describe_gpus(OLD)
     said = error(fleet.rigup("diff", "--json", expect=1))
-    assert "/etc/apt/sources.list.d/cuda.list trusts NVIDIA's packages without checking a signature" in said["message"]
+    assert said["message"].startswith(f"{fleet.host.name}: /etc/apt/sources.list.d/cuda.list ")
+    assert "(trusted=yes)" in said["message"]
     fleet.host.tell("rm /etc/apt/sources.list.d/cuda.list")
 
 
 def test_a_version_that_does_not_exist_is_answered_with_those_that_do(fleet: GpuFleet) -> None:
     fleet.describe_gpus("580.1.99")
     said = error(fleet.apply(expect=1))
-    assert "nvidia-open 580.1.99 is not in" in said["message"]
+    assert "nvidia-open 580.1.99" in said["message"]
     assert f"{OTHER_BRANCH}, {NEW}, {OLD}" in said["hint"]
     assert fleet.installed() == {}
 
@@ -79,13 +75,11 @@ def test_who_holds_apts_lock_is_named_and_waited_for(fleet: GpuFleet) -> None:
     boot = fleet.boots()
     with fleet.apts_lock_held():
         run = fleet.start("apply", "--yes", "--json")
-        run.wait_to_say("waiting for apt's lock, held by process ")
+        run.wait_to_say("apt's lock")
         assert "(python3)" in run.text
 
     assert run.wait() == 1, run.text
     said = error(run)
-    assert (
-        "a reboot is required (nouveau drives the GPUs)" in said["message"] and "rigup apply --reboot" in said["hint"]
-    )
+    assert "nouveau" in said["message"] and "rigup apply --reboot" in said["hint"]
     assert fleet.boots() == boot
     assert set(fleet.installed().values()) == {OLD}

@@ -47,10 +47,18 @@ def test_a_card_that_an_engine_fills_is_not_measured(fleet: GpuFleet) -> None:
     gpus.set(1, memory_used_mib=24000)
     links = verified(fleet)["links"]
     gpus.unset(1, "memory_used_mib")
-    assert [gpu["unmeasured"] for gpu in links["gpus"]] == ["", "only 576 MiB are free", "", ""]
+    why = [gpu["unmeasured"] for gpu in links["gpus"]]
+    assert [bool(one) for one in why] == [False, True, False, False] and "576 MiB" in why[1]
     assert {tuple(pair["pair"]) for pair in links["pairs"] if pair["unmeasured"]} == {
         pair for other in (0, 2, 3) for pair in ((1, other), (other, 1))
     }
+
+
+def is_problem(host: dict[str, Any], subject: str, *values: str) -> bool | None:
+    """Whether the one finding about this subject with these values is a problem; None if there is not one."""
+    found = [one for one in host["findings"] if one["message"].startswith(f"{subject}: ")]
+    found = [one for one in found if all(value in one["message"] for value in values)]
+    return bool(found[0]["problem"]) if len(found) == 1 else None
 
 
 def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> None:
@@ -61,17 +69,16 @@ def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> N
     for index in range(4):
         gpus.set(index, p2p=0)
     gpus.set(1, corrupts=1)
-    said = {one["message"] for one in verified(fleet, expect=1)["findings"] if one["problem"]}
+    host = verified(fleet, expect=1)
     shown = fleet.rigup("verify", fleet.host.name, expect=1).text
     fleet.host.tell("rm -f /run/lab-gpus/gpu*")
-    assert {
-        "GPU 0: its link has 8 lanes of 16",
-        "GPU 2: its link runs at PCIe generation 1 under load, but card and slot support 4",
-        "GPU 3: slowed down at 92 °C: hardware slowdown, hardware thermal",
-        "GPU 1 to GPU 0: data arrive changed",
-    } <= said
-    assert any(message.startswith("the driver is patched: it gives GeForce cards P2P over PCIe") for message in said)
-    assert "CHANGED" in shown and "hint: set the slot's lanes in the BIOS" in shown
+    assert is_problem(host, "GPU 0", "8 lanes", " 16")
+    assert is_problem(host, "GPU 2", "generation 1 ", " 4")
+    assert is_problem(host, "GPU 3", "92 °C", "hardware slowdown, hardware thermal")
+    assert is_problem(host, "GPU 1 to GPU 0", " changed")
+    of_driver = [one for one in host["findings"] if not one["message"].startswith("GPU ")]
+    assert any(one["problem"] and "GeForce" in one["message"] and "P2P" in one["message"] for one in of_driver)
+    assert "CHANGED" in shown and " in the BIOS" in shown
 
 
 MOCK = Path(__file__).parents[2] / "unit/bench/mock_endpoint.py"
@@ -91,7 +98,7 @@ def test_cards_are_watched_under_load(fleet: GpuFleet) -> None:
     host, gpus = fleet.host, SimulatedGpus(fleet.host.machine)
     fleet.rigup("stop", "chat")
     run = fleet.rigup("verify", host.name, "--load", "5", expect=1)
-    assert "no service runs here that could load the GPUs, and no build with torch is installed" in run.text
+    assert " torch " in run.text
     gpus.throttle(3)
     gpus.set(3, clock_mhz=900, clock_max_mhz=2100)
     gpus.set(0, clocks_event_reasons=4)
@@ -101,15 +108,14 @@ def test_cards_are_watched_under_load(fleet: GpuFleet) -> None:
     host.machine.ssh(into, input=TORCH, check=True)
     found = verified(fleet, "--read-only", "--load", "5", expect=1)
     host.tell(f"rm -r {build}")
-    assert found["load"]["by"] == "products of matrices, by vllm-0-mock"
+    assert found["load"]["by"].endswith(" vllm-0-mock")
     assert found["load"]["gpus"][3]["held_back"] == {"hardware slowdown": 1, "hardware thermal": 1}
-    hot = "GPU 3: slowed down in 100% of the load at up to 92 °C: hardware slowdown, hardware thermal; 900 MHz of 2100"
-    said = {one["message"]: one["problem"] for one in found["findings"]}
-    assert said[hot] and said["GPU 0: at its power limit of 350 W in 100% of the load"] is False
+    hot = ("GPU 3", "100%", "92 °C", "hardware slowdown, hardware thermal", "900 MHz of 2100")
+    assert is_problem(found, *hot) is True and is_problem(found, "GPU 0", "350 W", "100%") is False
     _serve_mock(fleet)
     found = verified(fleet, "--read-only", "--load", "5", expect=1)
     host.tell("systemctl stop rigup-mock; rm -r /etc/rigup/services/mock; rm -f /run/lab-gpus/gpu*")
-    assert (found["load"]["by"], hot in {one["message"] for one in found["findings"]}) == ("mock", True)
+    assert (found["load"]["by"], is_problem(found, *hot)) == ("mock", True)
     assert found["load"]["seconds"] == pytest.approx(5) and not host.says("pgrep -f 'python3 -I -c'")
     fleet.rigup("start", "chat")
 

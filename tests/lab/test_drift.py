@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -52,9 +53,10 @@ def test_what_was_done_by_hand_is_told_and_what_apply_does_not_mend_stays_told(a
     by_hand = {("unit overrides", "chat"), ("not in the inventory", "old")}
     assert drift(told) == by_hand | {("unit", "chat"), ("state", "chat"), ("checkpoint", "chat")}
     assert steps(told) == [f"weights {REPO} Q4_1", "release of chat"]
-    messages = [found["message"] for found in told.json["hosts"][0]["drift"]]
-    assert f"changed since the last hash: {MODEL_FILE}" in messages
-    assert f"{UNIT} is inactive" in messages and f"{UNIT} is disabled: it will not start at boot" in messages
+    messages = [(found["what"], found["message"]) for found in told.json["hosts"][0]["drift"]]
+    assert any(what == "checkpoint" and message.endswith(f": {MODEL_FILE}") for what, message in messages)
+    for state in ("inactive", "disabled"):
+        assert any(message.startswith(f"{UNIT} is {state}") for _, message in messages)
 
     applied.apply()
     left = applied.rigup("diff", "--json", expect=1)
@@ -74,7 +76,8 @@ def test_only_a_deep_diff_finds_bytes_that_rotted_in_silence(applied: Fleet) -> 
     applied.host.tell(rot)
     assert drift(applied.rigup("diff", "--json")) == set()
     deep = applied.rigup("diff", "--deep", "--json", expect=1)
-    assert [found["message"] for found in deep.json["hosts"][0]["drift"]] == [f"not as locked: {MODEL_FILE}"]
+    (found,) = deep.json["hosts"][0]["drift"]
+    assert found["what"] == "checkpoint" and found["message"].endswith(f": {MODEL_FILE}")
     applied.host.tell(f"touch {MODEL}")
     assert steps(applied.apply()) == [f"weights {REPO} Q4_1"]
 
@@ -144,7 +147,7 @@ def test_a_service_that_left_the_inventory_is_told_and_taken_away(two: Fleet) ->
     told = two.rigup("diff", "--json", expect=1)
     assert (drift(told), steps(told)) == ({("not in the inventory", "second")}, [])
     left = two.rigup("apply", "--yes")
-    assert f"{host.name}: not in the inventory: second (to remove: rigup apply --remove)" in left.text
+    assert re.search(rf"{host.name}: .*\bsecond\b.*: rigup apply --remove", left.text)
     assert host.says("systemctl is-active rigup-second")
 
     assert steps(two.apply("--remove")) == ["service second"]

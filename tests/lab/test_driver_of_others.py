@@ -7,6 +7,7 @@ what is in them is the lab's. The tests go on from one another, in this order.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -42,17 +43,16 @@ def test_a_kept_driver_below_what_the_build_needs_is_refused_with_both_numbers(f
     assert fleet.loaded() == DEBIANS
     fleet.describe_gpus(OLD, driver="keep")
     said = error(fleet.apply(expect=2))
-    assert said["message"] == (
-        f"{fleet.host.name}: driver {DEBIANS} is loaded, which runs CUDA up to 12.4; "
-        "llama.cpp b11434 is built with CUDA 13.0.2 and needs driver 580 or later"
-    )
-    assert said["hint"].startswith('let rigup install and hold the lock\'s: remove driver = "keep"')
+    needs = r"llama\.cpp b11434 .* 13\.0\.2 .* 580 "
+    assert re.match(rf"{fleet.host.name}: driver {DEBIANS} .* 12\.4; {needs}", said["message"])
+    assert 'remove driver = "keep"' in said["hint"]
 
 
 def test_debians_own_is_named_and_replaced(fleet: GpuFleet) -> None:
     fleet.describe_gpus(OLD)
     shown = steps(fleet.rigup("diff", "--json", expect=1))
-    assert f"driver {OLD}: Debian's {DEBIANS} is installed, below 580, which this plan needs" in shown
+    (step,) = [step for step in shown if step.startswith(f"driver {OLD}: Debian's {DEBIANS} ")]
+    assert KEEP not in step, "it is too old to keep"
     fleet.apply("--reboot")
     assert fleet.loaded() == OLD and set(fleet.installed().values()) == {OLD}
     assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
@@ -86,7 +86,7 @@ def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> No
     fleet.describe_gpus(NEW)
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     # named after the host's system, which is Debian here
-    assert f"driver {NEW}: Debian's {OLD} is installed (to keep it: {KEEP})" in shown
+    assert any(step.startswith(f"driver {NEW}: Debian's {OLD} ") and KEEP in step for step in shown)
     fleet.apply("--reboot")
     assert fleet.loaded() == NEW and fleet.host.answers()
     assert fleet.host.machine.ssh(f"{ALIEN} | grep ^ii").stdout == ""
@@ -97,11 +97,11 @@ def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> 
     fleet.host.tell("printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall; chmod +x /usr/bin/nvidia-uninstall")
     before = fleet.host.tell("dpkg-query -W")
     said = error(fleet.apply(expect=2))
-    run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
-    assert said == {"message": f"{run} installed it", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
+    assert said["message"].startswith(f"{fleet.host.name}: driver {RUN_FILES} ") and ".run " in said["message"]
+    assert ": nvidia-uninstall;" in said["hint"] and KEEP in said["hint"]
     fleet.host.tell("rm /usr/bin/nvidia-uninstall")
     (drift,) = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
-    assert drift["message"].endswith("NVIDIA's .run installer installed it, but its uninstaller is gone")
+    assert drift["message"].startswith(f"driver {RUN_FILES} ") and ".run " in drift["message"]
     assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in drift["hint"]
     assert fleet.host.tell("dpkg-query -W") == before
     fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")
@@ -130,4 +130,4 @@ def test_a_data_centre_image_keeps_its_driver(fleet: GpuFleet, setup: str, undo:
     assert fleet.loaded() == NEW
     fleet.host.tell(undo)
     shown = steps(fleet.rigup("diff", "--json", expect=1))
-    assert any(step.startswith(f"driver {OLD}: {NEW} is installed") for step in shown)
+    assert any(step.startswith(f"driver {OLD}: {NEW} ") for step in shown)

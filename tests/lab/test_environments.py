@@ -85,8 +85,8 @@ def test_twice_is_once_and_nothing_but_the_lock_is_installed(fleet: Installed) -
     ("behaviour", "timeout", "why"),
     [
         ("garbage", 60, "unexpected response: "),
-        pytest.param("unhealthy", 4, "/health does not return 200 yet", marks=pytest.mark.slow),
-        pytest.param("crash", 90, "systemd had to restart it", marks=pytest.mark.slow),
+        pytest.param("unhealthy", 4, "/health ", marks=pytest.mark.slow),
+        pytest.param("crash", 90, "systemd ", marks=pytest.mark.slow),
     ],
 )
 def test_the_old_release_serves_until_the_new_build_answers_and_comes_back_where_it_does_not(
@@ -105,7 +105,7 @@ def test_the_old_release_serves_until_the_new_build_answers_and_comes_back_where
     assert run.wait() == 1, run.text
     (error,) = run.json["hosts"][0]["errors"]
     assert why in error["message"], error
-    assert error["message"].endswith(f"rolled back to release {before}, which answers")
+    assert f" release {before}, " in error["message"]
     assert (serving.running(), serving.answers()) == (before, True)
     assert serving.host.tell("systemctl show rigup-chat -P ExecStart").count(f"{BUILDS}/{good}/bin/vllm") == 2
     assert len(serving.builds()) == 2
@@ -129,8 +129,9 @@ def test_a_wheel_that_is_not_the_locked_one_never_leaves_this_machine(bare: Inst
     right = sha256(bare.house / name)
     bare.lock(**{name: "0" * 64})
     (error,) = bare.apply(expect=1).json["hosts"][0]["errors"]
-    assert error["message"] == f"{name}: sha256 is {right}, not the locked {'0' * 64}"
-    assert error["hint"] == f"replace {name} in {bare.house} with the locked file; nothing was sent"
+    assert error["message"].startswith(f"{name}: sha256 ")
+    assert right in error["message"] and "0" * 64 in error["message"]
+    assert f" {name} in {bare.house} " in error["hint"]
     assert bare.builds() == []
 
 
@@ -138,10 +139,9 @@ def test_a_wheelhouse_that_lacks_a_file_is_refused_before_any_host_is_asked(flee
     name = "torch-2.13.0+cpu-py3-none-any.whl"
     (fleet.house / name).unlink()
     run = fleet.rigup("apply", "--yes", expect=2)
-    assert run.stderr.read_text().splitlines() == [
-        f"rigup: group_data/boxes.py: wheelhouse: {fleet.house} lacks {name}, which rigup.lock pins",
-        "hint: add what is missing: rigup lock --vendor house",
-    ]
+    said, hint = run.stderr.read_text().splitlines()
+    assert said.startswith(f"rigup: group_data/boxes.py: wheelhouse: {fleet.house} ") and name in said
+    assert hint.startswith("hint: ") and hint.endswith(": rigup lock --vendor house")
 
 
 @pytest.mark.slow
@@ -152,8 +152,8 @@ def test_a_disk_without_room_is_refused_with_both_sizes(bare: Installed) -> None
     finally:
         bare.host.tell("rm -f /var/filler")
     name = bare.host.name
-    said = rf"{name}: the environment of vllm 0\.32\.0 needs [56]\d\.\d MB in /opt/rigup/builds, only 4\d\.\d MB free"
-    assert re.fullmatch(said, error["message"]), error["message"]
+    said = rf"{name}: .* vllm 0\.32\.0 .* [56]\d\.\d MB .*/opt/rigup/builds\b.* 4\d\.\d MB "
+    assert re.match(said, error["message"]), error["message"]
     assert bare.builds() == []
 
 
@@ -165,7 +165,8 @@ def test_an_index_that_has_another_file_is_refused_by_both_hashes(bare: Installe
     bare.describe(packages=f'package_index = "{INDEX}"')
     bare.lock(**{name: "1" * 64})
     (error,) = bare.apply(expect=1).json["hosts"][0]["errors"]
-    assert error["message"].endswith(f"{name}: sha256 is {right}, not the locked {'1' * 64}")
+    assert f"{name}: sha256 " in error["message"]
+    assert right in error["message"] and "1" * 64 in error["message"]
     assert bare.builds() == []
 
     bare.lock()
@@ -184,13 +185,14 @@ def test_prune_takes_what_no_kept_release_needs_and_nothing_that_is(serving: Ins
     (kept,) = host.tell(f"ls -d /var/lib/rigup/weights/{tiny.REPO}/*/").split()
 
     asked = serving.rigup("prune", expect=2)
-    assert "prune needs confirmation, but standard input is not a terminal" in asked.text
+    assert "--yes" in asked.text
     assert unused in asked.text and needed not in asked.text
     assert host.says(f"test -d {BUILDS}/{unused}")
 
     host.tell("mkdir -p /etc/rigup/services/z/releases/1; echo '{' > /etc/rigup/services/z/releases/1/release.json")
     (row,) = serving.rigup("prune", "--yes", "--json", expect=1).json["hosts"]
-    assert row["errors"][0]["message"].startswith(f"{host.name}: cannot determine what is needed: json.decoder.")
+    message = row["errors"][0]["message"]
+    assert message.startswith(f"{host.name}: ") and " json.decoder." in message
     assert host.says(f"rm -rf /etc/rigup/services/z && test -d {BUILDS}/{unused}")
 
     (row,) = serving.rigup("prune", "--yes", "--json").json["hosts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -352,7 +353,7 @@ def test_a_rollout_leaves_no_model_without_a_host(fleet: GatewayFleet) -> None:
     run = fleet.apply("--rolling", "1", expect=1)
     errors = {host["host"]: host["errors"] for host in run.json["hosts"] if host["errors"]}
     assert list(errors) == [first.name]
-    assert "would have no backend left for" in errors[first.name][0]["message"]
+    assert re.match(rf"{first.name}: {fleet.gateway.name} .* {MODEL}", errors[first.name][0]["message"])
     assert fleet.chats()
     left_out = fleet.rigup("apply", "--yes", "--rolling", "1", "--limit", "boxes", expect=2)
     assert "leaves out" in left_out.text
@@ -378,7 +379,7 @@ def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:
 def test_a_new_port_is_not_rolled_out(fleet: GatewayFleet) -> None:
     fleet.describe_gateway(port_of_services=8001)
     run = fleet.rigup("apply", "--yes", "--rolling", "1", expect=2)
-    assert "its port changes from 8000 to 8001, which cannot be rolled out" in run.text
+    assert re.search(r"\b8000 .*\b8001\b", run.text)
     assert fleet.chats()
 
 
@@ -400,7 +401,7 @@ def test_tls_with_a_certificate_of_the_users(fleet: GatewayFleet) -> None:
     (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
     assert 1 < seen["certificate_days"] <= 2
     assert {one["state"] for one in seen["backends"]} == {"up"}
-    assert "the certificate expires in 2 days" in fleet.rigup("status", "--limit", "edge").text
+    assert re.search(r"certificate .* 2 days", fleet.rigup("status", "--limit", "edge").text)
     fleet.describe_gateway()
     changes(fleet)
 
@@ -416,7 +417,7 @@ def test_tls_with_a_certificate_by_acme(fleet: GatewayFleet) -> None:
     before = host.show(RUNS, UNIT), host.tell(f"sha256sum {FOLDER}/*")
     fleet.describe_gateway(**tls)
     failed = fleet.apply("--limit", "edge", expect=1, seconds=300)
-    assert f"the ACME directory {acme['directory']} does not answer" in failed.text
+    assert any(f" {acme['directory']} " in error["message"] for error in failed.json["hosts"][0]["errors"])
     assert (host.show(RUNS, UNIT), host.tell(f"sha256sum {FOLDER}/*")) == before
     assert fleet.chats()
 
@@ -457,7 +458,7 @@ def test_a_configuration_that_cannot_run_is_taken_back(fleet: GatewayFleet) -> N
     fleet.describe_gateway(port=8099)
     run = fleet.apply("--limit", "edge", expect=1)
     (error,) = run.json["hosts"][0]["errors"]
-    assert "the earlier gateway was restored" in error["message"], error
+    assert "restored" in error["message"], error
     assert fleet.chats()
     assert fleet.gateway.tell(f"sha256sum {FOLDER}/*") == files
     fleet.gateway.tell("systemctl stop stranger")

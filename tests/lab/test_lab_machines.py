@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -217,7 +218,7 @@ def test_a_rate_limit_slows_both_ways(machine: Machine) -> None:
         started = time.monotonic()
         machine.ssh(command, input=input, check=True)
         assert time.monotonic() - started > 1.5  # 16 Mbit at 8 Mbit a second take 2 s
-    with pytest.raises(InputError, match="rate: fast is not a rate"):
+    with pytest.raises(InputError, match="rate: fast "):
         machine.rate("fast")
 
 
@@ -226,7 +227,7 @@ def test_the_disk_has_a_limit(new_lab: Callable[..., Lab]) -> None:
     assert machine.ssh("df --output=size --block-size=1M / | tail -1").stdout.strip() == "300"
     machine.fill_disk(leave_mib=8)
     done = machine.ssh("head -c 16M /dev/zero >/root/file")
-    assert (done.returncode, "No space left on device" in done.stderr) == (1, True)
+    assert (done.returncode, os.strerror(errno.ENOSPC) in done.stderr) == (1, True)
     machine.ssh("rm /var/filler", check=True)
     assert machine.ssh("head -c 16M /dev/zero >/root/file").returncode == 0
 
@@ -247,9 +248,7 @@ def test_up_again_changes_nothing_and_adds_what_is_missing(new_lab: Callable[...
     ]
     assert first.boot_id() == boot
     assert first.ssh(f"ping -c 1 -W 2 {record.name}2").returncode == 0, "a machine knows those that came later"
-    with pytest.raises(
-        InputError, match=f"lab {record.name} is running with --suite bookworm --disk 4g, not .* --disk 1g"
-    ):
+    with pytest.raises(InputError, match=f"lab {record.name} .* --suite bookworm --disk 4g, .* --disk 1g"):
         Lab.up(record.name, disk="1g")
 
 
@@ -261,7 +260,7 @@ def test_up_repairs_what_was_killed(new_lab: Callable[..., Lab]) -> None:
         pid = process.running(pid_file)
         assert pid is not None
         os.kill(pid, 9)
-    with pytest.raises(HostFailed, match="its disk is gone"):
+    with pytest.raises(HostFailed, match=f"{lab.machines[0].name}: .*disk"):
         lab.machines[0].power_off()
         lab.machines[0].power_on()
     Lab.up(lab.record.name, hosts=2)

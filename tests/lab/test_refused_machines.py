@@ -1,4 +1,4 @@
-"""Machines that rigup refuses to change: the exact message and hint, exit code 2, and the machine as it was.
+"""Machines that rigup refuses to change: what the message names, exit code 2, and the machine as it was.
 
 Everything goes through `rigup apply --yes`, which would change the machine if it came that far. More of what is refused
 needs no machine: tests/unit/cli/sessions/test_session_bad_input.py.
@@ -74,8 +74,9 @@ def test_a_key_that_opens_nothing(line: CommandLine, machine: Machine, tmp_path:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     mark(machine)
     line.describe([(name, {**said, "ssh_key": str(key)})])
-    message = f"{name}: the host accepts none of the offered keys (username=root, key={key})"
-    assert refused(line).errors == [(message, "set the key: IdentityFile in ssh_config, or ssh_key")]
+    ((message, hint),) = refused(line).errors
+    assert message.startswith(f"{name}: ") and message.endswith(f" (username=root, key={key})")
+    assert "ssh_key" in hint
     assert touched(machine) == []
 
 
@@ -86,32 +87,21 @@ def test_a_cable_that_is_cut(line: CommandLine, machine: Machine) -> None:
     done = refused(line)
     assert time.monotonic() - began < CLEARLY_LESS_SECONDS
     machine.heal()
-    assert done.errors == [
-        (
-            f"{machine.name}: the server accepts connections but does not speak SSH",
-            "wait if the host is still booting, and check ssh_port",
-        )
-    ]
+    ((message, hint),) = done.errors
+    assert message.startswith(f"{machine.name}: ") and " SSH" in message
+    assert "ssh_port" in hint
     assert touched(machine) == []
 
 
-SUDO = [
-    ({}, "sudo needs a password for opspw", "pass --ask-sudo-password, or log in as root"),
-    (
-        {"RIGUP_SUDO_PASSWORD": "not-the-one"},
-        "sudo rejects the password for opspw",
-        "check the password",
-    ),
-]
-
-
-@pytest.mark.parametrize(("environment", "message", "hint"), SUDO, ids=["no password", "wrong password"])
-def test_sudo(line: CommandLine, machine: Machine, environment: dict[str, str], message: str, hint: str) -> None:
+@pytest.mark.parametrize("environment", [{}, {"RIGUP_SUDO_PASSWORD": "not-the-one"}], ids=["none", "wrong"])
+def test_sudo(line: CommandLine, machine: Machine, environment: dict[str, str]) -> None:
     name, data = machine.inventory
     line.describe([(name, {**data, "ssh_user": "opspw"})])
     mark(machine)
     done = refused(line, **environment)
-    assert done.errors == [(f"{name}: {message}", hint)]
+    ((message, hint),) = done.errors
+    assert message.startswith(f"{name}: sudo ") and message.endswith(" opspw")
+    assert ("--ask-sudo-password" in hint) is not bool(environment)
     assert "not-the-one" not in done.text
     assert touched(machine) == []
 
@@ -120,40 +110,39 @@ def test_sudo_that_is_not_for_this_user(line: CommandLine, machine: Machine) -> 
     machine.ssh("useradd --create-home guest && cp -r /root/.ssh /home/guest/ && chown -R guest: /home/guest")
     name, data = machine.inventory
     line.describe([(name, {**data, "ssh_user": "guest"})])
-    assert refused(line).errors[0][0] == f"{name}: sudo needs a password for guest"
+    message, hint = refused(line).errors[0]
+    assert message.startswith(f"{name}: sudo ") and "--ask-sudo-password" in hint
     machine.ssh("echo guest:let-me-in-7 | chpasswd", check=True)
     done = refused(line, RIGUP_SUDO_PASSWORD="let-me-in-7")
     machine.ssh("userdel --force --remove guest", check=True)
-    assert done.errors == [(f"{name}: guest may not use sudo", "log in as root or as a user with sudo rights")]
+    ((message, hint),) = done.errors
+    assert message.startswith(f"{name}: guest ") and " root " in hint
 
 
 SQUATTER = "systemd-run --quiet --collect --unit=squatter python3 -m http.server 8000 --bind 127.0.0.1"
-# How the machine is made so, how that is undone, the message after its name, the hint.
-MACHINES: dict[str, tuple[str, str, str, str]] = {
+# How the machine is made so, how that is undone, and what the message names.
+MACHINES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a port in use": (
         f"{SQUATTER}; until ss -Hltn | grep -q :8000; do sleep 0.1; done",
         "systemctl stop squatter",
-        "port 8000 of service chat is in use by squatter.service",
-        "stop it, or give the service another port",
+        ("port 8000 ", " chat ", " squatter.service"),
     ),
     "a port of a container in snap's Docker": (
         SQUATTER.replace("squatter", "snap.docker.dockerd") + "; until ss -Hltn | grep -q :8000; do sleep 0.1; done",
         "systemctl stop snap.docker.dockerd",
-        "port 8000 of service chat is in use by snap.docker.dockerd.service",
-        "stop it, or give the service another port",
+        ("port 8000 ", " chat ", " snap.docker.dockerd.service"),
     ),
     "too small a disk for the weights": (
         "mount -t tmpfs -o size=50m tmpfs /var/lib",
         "umount /var/lib",
-        "the weights need 100.3 MB in /var/lib, but only 52.4 MB are free",
-        "free up space, or mount a larger disk there",
+        (" 100.3 MB ", " /var/lib,", " 52.4 MB "),
     ),
 }
 
 
-@pytest.mark.parametrize(("setup", "undo", "message", "hint"), MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(("setup", "undo", "named"), MACHINES.values(), ids=MACHINES)
 def test_a_machine_that_will_not_do(
-    line: CommandLine, machine: Machine, setup: str, undo: str, message: str, hint: str
+    line: CommandLine, machine: Machine, setup: str, undo: str, named: tuple[str, ...]
 ) -> None:
     machine.ssh(setup, check=True)
     try:
@@ -162,7 +151,9 @@ def test_a_machine_that_will_not_do(
         left = touched(machine)
     finally:
         machine.ssh(undo, check=True)
-    assert done.errors == [(f"{machine.name}: {message}", hint)]
+    ((message, hint),) = done.errors
+    assert message.startswith(f"{machine.name}: ") and hint
+    assert [words for words in named if words not in message] == []
     assert left == []
 
 
@@ -170,9 +161,7 @@ def test_apply_asks_and_where_nobody_can_answer_it_says_so(line: CommandLine, ma
     mark(machine)
     done = line.run("apply")
     assert done.code == 2
-    assert done.err.endswith(
-        "rigup: apply needs confirmation, but standard input is not a terminal\nhint: pass --yes\n"
-    )
+    assert "rigup: apply " in done.err and done.err.endswith("hint: pass --yes\n")
     assert touched(machine) == []
 
 
@@ -187,12 +176,12 @@ def test_one_bad_host_of_several_is_named_and_the_others_go_on(line: CommandLine
         assert done.code == 1
         states = {name: host["state"] for name, host in done.hosts.items()}
         assert states == {good[0][0]: "differs", "dead": "unreachable", good[1][0]: "differs"}
-        reason = f"dead: port {port} of 127.0.0.1 refuses connections"
-        assert [error["message"] for error in done.hosts["dead"]["errors"]] == [reason]
+        (error,) = done.hosts["dead"]["errors"]
+        assert error["message"].startswith(f"dead: port {port} of 127.0.0.1 ") and "ssh_port" in error["hint"]
 
         done = line.run("status")
         assert done.code == 1
-        assert f"  {reason}\n  hint: check that sshd is running there and that ssh_port is correct\n" in done.out
+        assert f"  {error['message']}\n  hint: {error['hint']}\n" in done.out
         assert done.out.count("was never applied") == 2
 
         line.describe([bad, ("deader", bad[1])])

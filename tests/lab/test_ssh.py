@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import time
@@ -81,8 +82,22 @@ def test_ssh_config_says_where_who_and_how(line: CommandLine, machine: Machine, 
 def test_the_inventory_comes_before_ssh_config(line: CommandLine, machine: Machine) -> None:
     line.ssh_config(config(machine, "box", machine.lab.known_hosts, user="ops"))
     line.describe(["nobody-here@box"])
-    message = "nobody-here@box: the host accepts none of the offered keys (username=nobody-here)"
-    assert [text for text, _ in line.run(*ASK_CHANGES).errors] == [message]
+    ((message, _),) = line.run(*ASK_CHANGES).errors
+    assert message.startswith("nobody-here@box: ") and message.endswith(" (username=nobody-here)")
+
+
+# What the hint names, by what is wrong with a host key.
+UNKNOWN, CHANGED = "ssh-keyscan", "ssh-keygen -R"
+
+
+def distrusted(line: CommandLine, name: str, address: str) -> str:
+    """Why a run refuses this host, whose key it gets from this address."""
+    done = line.run(*ASK_CHANGES)
+    message, hint = done.errors[0]
+    assert done.code == 2
+    assert message.startswith(f"{name}: ") and f" {address} " in message
+    (why,) = [words for words in (UNKNOWN, CHANGED) if words in hint]
+    return why
 
 
 def test_a_jump_host_whose_key_is_checked_too(line: CommandLine, lab: Lab) -> None:
@@ -92,16 +107,12 @@ def test_a_jump_host_whose_key_is_checked_too(line: CommandLine, lab: Lab) -> No
     line.ssh_config(config(jump, "jump", known) + inner + f"  IdentityFile {target.lab.key}\n")
     line.describe(["inner"])
 
-    def said(done: Done) -> str:
-        assert done.code == 2
-        return done.errors[0][0]
-
     known.write_text("")
-    assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {outside(jump)} is not known"
+    assert distrusted(line, "inner", outside(jump)) == UNKNOWN
     known.write_text(host_keys(target, outside(jump)))
-    assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {outside(jump)} does not match known_hosts"
+    assert distrusted(line, "inner", outside(jump)) == CHANGED
     known.write_text(host_keys(jump, outside(jump)))
-    assert said(line.run(*ASK_CHANGES)) == f"inner: the host key of {target.inner_address} is not known"
+    assert distrusted(line, "inner", target.inner_address) == UNKNOWN
     known.write_text(host_keys(jump, outside(jump)) + host_keys(target, target.inner_address))
     assert changes(line.run(*ASK_CHANGES), "inner")
 
@@ -114,7 +125,7 @@ def test_an_unknown_jump_host_is_refused_on_a_terminal_too(line: CommandLine, la
     line.describe(["inner"])
     done = line.on_terminal("diff", seconds=30)
     assert done.code == 2
-    assert f"inner: the host key of {outside(jump)} is not known" in done.out
+    assert re.search(rf"inner: .* {re.escape(outside(jump))} ", done.out)
     assert "[y/n]" not in done.out
 
 
@@ -123,7 +134,7 @@ def test_accept_new_is_the_users_to_say(line: CommandLine, lab: Lab) -> None:
     known = line.home / "new/known_hosts"
     line.describe(["box"])
     line.ssh_config(config(machine, "box", known))
-    assert line.run(*ASK_CHANGES).errors[0][0] == f"box: the host key of {outside(machine)} is not known"
+    assert distrusted(line, "box", outside(machine)) == UNKNOWN
     assert not known.exists()
 
     line.ssh_config(config(machine, "box", known, "root", "StrictHostKeyChecking accept-new"))
@@ -133,7 +144,7 @@ def test_accept_new_is_the_users_to_say(line: CommandLine, lab: Lab) -> None:
     assert known.read_text() == host_keys(machine, outside(machine))
 
     known.write_text(host_keys(other, outside(machine)))
-    assert line.run(*ASK_CHANGES).errors[0][0] == f"box: the host key of {outside(machine)} does not match known_hosts"
+    assert distrusted(line, "box", outside(machine)) == CHANGED
 
 
 @pytest.fixture
@@ -254,7 +265,7 @@ def test_the_sudo_password_shows_nowhere(line: CommandLine, machine: Machine, st
 def test_the_sudo_password_is_asked_for_once_and_not_echoed(line: CommandLine, machine: Machine) -> None:
     name, data = machine.inventory
     line.describe([(name, {**data, "ssh_user": "opspw"})])
-    done = line.on_terminal("diff", "--ask-sudo-password", answers={"sudo password on the hosts: ": SECRET})
+    done = line.on_terminal("diff", "--ask-sudo-password", answers={"sudo password": SECRET})
     assert done.code == 1
     assert f"{name}: " in done.out and "to change" in done.out
     assert done.out.count("password") == 1
@@ -324,9 +335,8 @@ def test_a_host_that_prints_without_end_fails_alone(line: CommandLine, lab: Lab)
         began = time.monotonic()
         done = line.run(*ASK_CHANGES)
     assert time.monotonic() - began < 60
-    assert [text for text, _ in done.errors] == [f"{name}: a command printed more than 200000 lines and was stopped"], (
-        done.text
-    )
+    ((message, _),) = done.errors
+    assert message.startswith(f"{name}: ") and " 200000 lines " in message, done.text
     assert done.hosts[other.name]["changes"]
     assert "Traceback" not in done.text
 
@@ -348,12 +358,9 @@ def test_a_sudo_that_works_on_a_terminal_only(line: CommandLine, machine: Machin
     line.describe([(name, {**data, "ssh_user": "opspw"})])
     with changed_file(machine, "/etc/sudoers.d/zz-test", "Defaults:opspw requiretty\n"):
         for password in ({}, {"RIGUP_SUDO_PASSWORD": "lab"}):
-            assert line.run(*ASK_CHANGES, **password).errors == [
-                (
-                    f"{name}: sudo works only on a terminal (requiretty)",
-                    "add this line to its sudoers with visudo: Defaults:opspw !requiretty",
-                )
-            ]
+            ((message, hint),) = line.run(*ASK_CHANGES, **password).errors
+            assert message.startswith(f"{name}: sudo ") and message.endswith(" (requiretty)")
+            assert hint.endswith(": Defaults:opspw !requiretty")
 
 
 def test_tcsh_as_the_login_shell(line: CommandLine, machine: Machine, steps: list[Any]) -> None:

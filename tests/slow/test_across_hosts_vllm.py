@@ -64,7 +64,5 @@ def test_two_machines_are_one_vllm(fleet: VllmFleet) -> None:
     describe(fleet, GLOO_SOCKET_IFNAME="nosuch0")
     bad = fleet.apply(expect=1, seconds=SECONDS)
     said = [error["message"] for host in bad.json["hosts"] for error in host["errors"]]
-    assert all(
-        one.endswith(f"rolled back to release 1 on {head.name} and 1 on {other.name}, which answers") for one in said
-    )
+    assert all(f" release 1 on {head.name} and 1 on {other.name}, " in one for one in said)
     assert answers(fleet)

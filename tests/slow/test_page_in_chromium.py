@@ -128,7 +128,7 @@ def test_the_gpus_of_a_report_are_whole(width: int, tab: Browser, tmp_path: Path
     page = tmp_path / "report.html"
     page.write_text(report_page("gpu1.lan", ORIGIN, report_sections("8x RTX 3090")))
     sound(tab, page, width)
-    found = "document.querySelector('[aria-label=\"GPUs as the probe found them\"]')"
+    found = "document.querySelector('[aria-label*=\"GPUs\"]')"
     assert tab.value(f"{found}.querySelectorAll('tbody tr').length") == 8
     assert tab.value(f"{found}.scrollWidth <= {found}.clientWidth")
     assert tab.value(BROKEN.format(words=["590.48.01", "GeForce", "24,576"])) == []
@@ -169,7 +169,7 @@ def test_the_keyboard_goes_from_the_top_to_a_host_and_unfolds_it(tab: Browser, t
     tab.open(page, 1280)
     focused = "document.activeElement.textContent"
     tab.press("Tab")
-    assert tab.value(focused) == "Skip to the content"
+    assert tab.value("document.activeElement.hash") == "#content"
     while tab.value("document.activeElement.tagName") != "A" or not tab.value(focused).startswith("node"):
         tab.press("Tab")
     assert tab.value(focused) == "node000.lan"
@@ -219,7 +219,7 @@ def test_the_page_of_a_real_fleet(fleet: GpuFleet, tab: Browser) -> None:
     assert tab.value("document.querySelectorAll('.host svg.memory').length") == 12
 
     told = fleet.rigup("report", second.name, "--html", "--output", "report.html", expect=0)
-    assert "report.html; review it before you share it" in told.text
+    assert "report.html" in told.text
     for width in WIDTHS.values():
         sound(tab, fleet.root / "report.html", width)
     if os.environ.get("UPDATE_PICTURES"):

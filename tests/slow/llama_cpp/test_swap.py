@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rigup.lab import demo_model
+from rigup.operations.service.health import QUESTION
 from rigup.project.inventory import toolkit_root
 from tests.lab.fleet import Fleet, wait_for
 from tests.lab.fleet_fixtures import made_fleet
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.lab]
 
 COLD_SECONDS = 2400
 KEY = "a-key-that-only-the-gateway-knows"
-QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
+ASKED = [{"role": "user", "content": QUESTION}]
 # systemd expands what begins with % in most of a unit.
 FLAGS = {"--chat-template-kwargs": {"note": '100%u \\ "it"'}}
 TASKS = Path(__file__).parents[2] / "evaluation_tasks"
@@ -52,7 +53,7 @@ class SwapFleet(Fleet):
 
     def ask(self, model: str, tokens: int = 24, port: int = 8080, key: str = "") -> dict[str, Any]:
         """The reply to a question for a model, by default through the gateway."""
-        body = json.dumps({"model": model, "messages": QUESTION, "max_tokens": tokens, "temperature": 0})
+        body = json.dumps({"model": model, "messages": ASKED, "max_tokens": tokens, "temperature": 0})
         header = f"-H 'Authorization: Bearer {key}'" if key else ""
         words = f"curl -s -m 300 {header} -H 'Content-Type: application/json' -d @- http://127.0.0.1:{port}"
         done = self.host.machine.ssh(f"{words}/v1/chat/completions", input=body, timeout=320, check=True)
@@ -102,7 +103,7 @@ def test_each_answers_by_its_name_through_the_gateway_alone_in_memory(fleet: Swa
 
 def test_each_is_asked_by_the_name_of_its_service(fleet: SwapFleet) -> None:
     for service, model, process in (("first", "one", "one"), ("second", "two:b", "two:B"), ("first", "one", "one")):
-        found = fleet.rigup("chat", service, QUESTION[0]["content"], "--json", seconds=300).json
+        found = fleet.rigup("chat", service, QUESTION, "--json", seconds=300).json
         assert (found["service"], found["model"]) == (service, model) and found["text"]
         assert fleet.loaded() == [process]
     rows = fleet.rigup("status").text.splitlines()

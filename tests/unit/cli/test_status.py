@@ -28,6 +28,7 @@ from rigup.run.result import HostResult, exit_code
 from rigup.systemd.release import release_of
 from tests.nodes import unbound
 from tests.unit.planner.asking import FILE, catalogue
+from tests.unit.run.test_drift import LEFT_OVER
 
 LOCK = Lock(driver=locked_driver("580.178.04"))
 PLANNED = DriverPlan(version="580.178.04", branch="580", flavour="open")
@@ -171,7 +172,7 @@ def test_a_service_that_no_plan_names_has_a_line() -> None:
     result.probe.current["old"], result.probe.units["old"] = "3", UnitState(active="active")
     (drift,) = drift_of(result.probe, (plan,), {"chat": manifest(plan)})
     found = left_over_row(result, drift)
-    assert (found["service"], found["unit"], found["drift"]) == ("old", "active", "not in the inventory")
+    assert (found["service"], found["unit"], found["drift"]) == ("old", "active", LEFT_OVER)
     set_states([result], [found])
     assert exit_code([result]) == 1
 

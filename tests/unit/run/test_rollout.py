@@ -385,7 +385,7 @@ def test_what_could_not_be_kept_is_said_with_what_was_changed(
 def fails_while_told_to(marker: Path) -> Any:
     def fail(host: Any) -> None:
         if marker.exists():
-            raise HostFailed(f"{host.name}: it does not start; rolled back to release 1, which answers", "mend it")
+            raise HostFailed(f"{host.name}: it does not start; it goes on as before", "mend it")
 
     if marker.exists():
         yield step(fail)
@@ -423,7 +423,7 @@ def test_stopped_mended_and_resumed_with_what_to_type(local_run: Make, tmp_path:
     assert said.partition("\nrollout")[2].splitlines() == [
         " stopped: 1 host failed, none allowed",
         "  done       one, three",
-        "  failed     two: it does not start; rolled back to release 1, which answers",
+        "  failed     two: it does not start; it goes on as before",
         "  not begun  four",
         "next: repair two, then run: rigup apply --yes --rolling 2 --resume",
     ]
@@ -432,7 +432,7 @@ def test_stopped_mended_and_resumed_with_what_to_type(local_run: Make, tmp_path:
         "max_failures": 0,
         "batches": [["one"], ["two", "three"]],
         "done": ["one", "three"],
-        "failed": {"two": "two: it does not start; rolled back to release 1, which answers"},
+        "failed": {"two": "two: it does not start; it goes on as before"},
         "not_begun": ["four"],
         "not_kept": None,
         "next": "rigup apply --yes --rolling 2 --resume",

@@ -182,7 +182,7 @@ def test_one_bad_host_of_several_is_named_and_the_others_go_on(line: CommandLine
         done = line.run("status")
         assert done.code == 1
         assert f"  {error['message']}\n  hint: {error['hint']}\n" in done.out
-        assert done.out.count("was never applied") == 2
+        assert done.out.count(" never applied") == 2
 
         line.describe([bad, ("deader", bad[1])])
         for verb in ("diff", "status"):

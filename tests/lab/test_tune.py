@@ -25,6 +25,7 @@ from rigup.lockfile.text import lock_text
 from rigup.operations.builds.source import name_of
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
+from rigup.tuning.run import BASELINES
 from tests.lab.fleet import Fleet, Run, wait_for
 from tests.lab.readers import Readers, all_whole
 
@@ -153,7 +154,7 @@ def test_a_faster_kernel_comes_home_with_its_provenance_and_the_service_is_back(
     assert sorted(file.tuned.launches) == [1, 64]
     said = file.tuned.provenance
     assert said.engine == "vllm 0.33.0"
-    assert said.baseline == "the engine's default (no config)"
+    assert said.baseline == BASELINES["missing"]
     assert said.measured_on.startswith(f"{tuning.host.name}: NVIDIA RTX PRO 6000")
     assert said.source.startswith("benchmark_moe.py of pypi:vllm==0.33.0, sha256 ")
     assert 15 < run.json["gain"]["percent"] < 25

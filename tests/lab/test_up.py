@@ -49,7 +49,7 @@ def empty(fleet: Fleet, tmp_path: Path) -> Iterator[EmptyFolder]:
 def test_one_command_and_nothing_to_do_for_the_next(empty: EmptyFolder) -> None:
     ours, terminal = os.openpty()
     run = empty.up(MODEL.lower(), terminal=terminal)
-    run.wait_to_say("Make these changes? [y/N]")
+    run.wait_to_say("[y/N]")
     os.write(ours, b"y\n")
     assert run.wait() == 0, run.text
     os.close(ours)
@@ -70,7 +70,7 @@ def test_one_command_and_nothing_to_do_for_the_next(empty: EmptyFolder) -> None:
     assert f"chat: http://127.0.0.1:8000/v1, through: ssh -F {empty.options[1]} -N -L" in said
 
     assert "no changes" in empty.fleet.rigup("apply").text
-    assert "rigup.lock pins everything" in empty.fleet.rigup("lock", "--check").text
+    empty.fleet.rigup("lock", "--check")
     assert "no changes" in empty.fleet.rigup("up", empty.host.name, MODEL).text
     other = empty.fleet.rigup("up", empty.host.name, "gpt-oss-20b", expect=2).text
     assert " chat, not gpt-oss-20b" in other

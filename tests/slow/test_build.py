@@ -115,7 +115,7 @@ def test_it_works_from_an_empty_folder(installed: Path, tmp_path: Path) -> None:
     planned = rigup(installed, tmp_path, "plan")
     assert "none refused" in planned.stdout, planned.stderr
     assert rigup(installed, tmp_path, "lock").returncode == 0
-    assert rigup(installed, tmp_path, "lock", "--check").stdout == "rigup.lock pins everything\n"
+    assert rigup(installed, tmp_path, "lock", "--check").returncode == 0
 
 
 WORDS = dict.fromkeys(("chat", "log", "report", "tune", "uninstall", "verify"), ("gpu1.lan",)) | {

@@ -89,15 +89,11 @@ def test_who_cannot_reach_whom_is_told_before_anything_is_changed(three: Three) 
         host.tell("nft 'add table inet admin; add chain inet admin input { type filter hook input priority 0; }'")
         host.tell(f"nft add rule inet admin input ip saddr {caller.inner_address} tcp dport {{ {RPC}, {WATCH} }} drop")
     refused = three.by_host(expect=2)
-    assert {name: [error["message"] for error in host["errors"]] for name, host in refused.items()} == {
-        head.name: [
-            f"{head.name}: cannot reach {other.name} at {other.inner_address}, port {RPC} (rpc): no answer within 3 s"
-        ],
-        other.name: [
-            f"{other.name}: cannot reach {head.name} at {head.inner_address}, port {WATCH} (watch): "
-            "no answer within 3 s"
-        ],
-    }
+    assert set(refused) == {head.name, other.name}
+    for caller, peer, port in ((head, other, f"{RPC} (rpc)"), (other, head, f"{WATCH} (watch)")):
+        (error,) = refused[caller.name]["errors"]
+        assert error["message"].startswith(f"{caller.name}: ")
+        assert f" {peer.name} at {peer.inner_address}, port {port}: " in error["message"]
     for host in (three.head, three.other):
         assert not host.says("test -e /etc/rigup/services/chat || pgrep -f listen_briefly")
     # one way is enough

@@ -104,7 +104,7 @@ def test_the_verb_from_nothing_to_a_lock_that_pins_everything(tmp_path: Path, hu
     assert done.code == 0, done.text
     told = [words.partition("  ")[0] for words in done.out.splitlines()]
     assert told == ["+ checkpoint org/tiny FP8", "+ driver", "+ environment vllm 0.33.0", "+ uv"]
-    assert line.run("lock", "--check").out == "rigup.lock pins everything\n"
+    assert line.run("lock", "--check").code == 0
     moved = line.run("lock", "--upgrade", "vllm=0.20.2", "--json")
     assert moved.code == 0, moved.text
     changes = {change["name"]: change for change in moved.json["changes"]}

@@ -45,8 +45,9 @@ def test_something_else_there() -> None:
         with pytest.raises(HostFailed) as failed:
             measure(url, FEW)
         thread.join()
-    hint = "check that the address is an engine's API"
-    assert said(failed.value) == (f"{url}/v1/models: the response is not HTTP", hint)
+    message, hint = said(failed.value)
+    assert message.startswith(f"{url}/v1/models: ")
+    assert hint == "check that the address is an engine's API"
 
 
 def test_a_key_that_is_wrong_or_lacking_and_a_model_that_is_not_there(engine: Callable[..., Engine]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from rigup.project.inventory_edit import FileEdit, written
 
 RIG = {"gpus": [], "host_memory_gib": 64, "os": "debian-12"}
 SERVICES = {"chat": {"model": "SmolLM2-135M-Instruct"}}
+NO_SPACE = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture
@@ -79,13 +81,13 @@ def test_of_several_files_all_are_written_or_none(
 
     def full(path: Path, content: bytes) -> None:
         if path.name == "boxes.py" and path.parent.name == "inventories":
-            raise OSError(28, "No space left on device")
+            raise NO_SPACE
         replace(path, content)
 
     monkeypatch.setattr(inventory_edit, "replace_file", full)
     assert main.main(["init", "box", "--group", "boxes"]) == 2
     assert capsys.readouterr().err == (
-        "rigup: nothing was written: inventories/boxes.py: No space left on device\n"
+        f"rigup: nothing was written: inventories/boxes.py: {NO_SPACE.strerror}\n"
         "hint: name another folder with --fleet\n"
     )
     assert files(fleet) == {}
@@ -109,9 +111,9 @@ def test_files_that_were_there_are_put_back_as_they_were(fleet: Path, error: Bas
 
 def test_a_write_that_fails_leaves_no_half_file(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
+        raise NO_SPACE
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(InputError, match=r"x\.py: No space left on device"):
+    with pytest.raises(InputError, match=rf"x\.py: {NO_SPACE.strerror}"):
         FileEdit(fleet / "x.py", "x", "new").write()
     assert files(fleet) == {}

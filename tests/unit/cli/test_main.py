@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -165,4 +166,4 @@ def test_a_full_disk_behind_standard_output_is_one_line(line: CommandLine) -> No
             timeout=60,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, "rigup: No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, f"rigup: {os.strerror(errno.ENOSPC)}\n")

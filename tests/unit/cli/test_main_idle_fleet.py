@@ -19,6 +19,8 @@ from rigup.project.planning import plan_project
 from rigup.run import service_run
 from tests.unit.lockfile.test_lock import CHECKED_IN, M21
 
+SEE_THE_PLAN = "run rigup plan to see what each host serves"
+
 Described = Callable[[str], Path]
 
 
@@ -96,7 +98,7 @@ def test_a_repository_that_no_service_uses_is_not_upgraded(
         (
             "services = {}",
             "group_data/quad.py: services: a.lan has no service whose kernel could be tuned",
-            "run rigup plan to see what each host serves",
+            SEE_THE_PLAN,
         ),
         ("", "group_data/quad.py: services: missing", 'write services = {"chat": {"model": "MiniMax-M2.5"}}'),
     ],
@@ -117,7 +119,7 @@ def test_there_is_nothing_to_measure(fleet: Described, service: str | None) -> N
     with pytest.raises(InputError) as caught:
         service_run.check_service({"a.lan": (), "b.lan": ()}, service)
     assert caught.value.message == "none of these hosts serves anything"
-    assert caught.value.hint == "run rigup plan to see what each host serves"
+    assert caught.value.hint == SEE_THE_PLAN
 
 
 def test_a_service_of_another_name_is_told_with_those_there_are(fleet: Described) -> None:

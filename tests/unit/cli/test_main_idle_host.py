@@ -23,6 +23,7 @@ from rigup.project.settings import read_settings
 from rigup.run.drift import drift_of
 from rigup.settings import HostSettings
 from tests.command_line import CommandLine
+from tests.unit.run.test_drift import LEFT_OVER
 
 RIG: dict[str, Any] = {"gpus": "2x RTX 3090", "hosts_per_service": 2}
 LEFT = Probe(current={"chat": "3", "old": "1"})
@@ -78,8 +79,8 @@ def test_it_may_still_tell_of_itself(fleet: Path) -> None:
 
 def test_what_it_served_is_drift() -> None:
     assert [(found.what, found.service) for found in drift_of(LEFT, (), {})] == [
-        ("not in the inventory", "chat"),
-        ("not in the inventory", "old"),
+        (LEFT_OVER, "chat"),
+        (LEFT_OVER, "old"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -28,6 +29,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 OTHER = Holder("ada@desk", "2026-01-02 03:04:05 UTC", "another-machine", 4711, "1")
+LOCKED = "locked by another rigup run: "
+ENDED = "box: another rigup run changed this host after this run's lease ended"
+TAKING = "box: taking the lease in "
 
 
 def held_by(holder: Holder, place: Path, age_s: float = 0) -> None:
@@ -53,7 +57,7 @@ def test_the_second_is_refused_and_told_who_is_first(place: Path) -> None:
     held_by(OTHER, place, age_s=5)
     with pytest.raises(Refused) as caught:
         Lease(LocalHost(), myself()).take()
-    said = "box: locked by another rigup run: ada@desk (process 4711) since 2026-01-02 03:04:05 UTC, last heartbeat"
+    said = f"box: {LOCKED}ada@desk (process 4711) since 2026-01-02 03:04:05 UTC, last heartbeat"
     assert caught.value.message.startswith(said)
     assert caught.value.exit_code == 1
     assert json.loads(place.read_text())["who"] == "ada@desk"
@@ -154,7 +158,7 @@ def test_breaking_it_works_whatever_is_there(place: Path, monkeypatch: pytest.Mo
     mine.release()
     lock.unlink()
     lock.mkdir()
-    with pytest.raises(HostFailed, match="box: taking the lease in "):
+    with pytest.raises(HostFailed, match=TAKING):
         Lease(LocalHost(), myself()).take()
     mine = Lease(LocalHost(), myself(), may_break=True)
     assert mine.take() not in (OURS, NOBODYS)
@@ -166,7 +170,7 @@ def test_a_lease_where_it_lay_before_still_counts(place: Path) -> None:
     before = place.parent.parent / "lease.json"
     held_by(OTHER, before, age_s=5)
     before.with_name("lease.lock").write_text("taken\n")
-    with pytest.raises(Refused, match="locked by another rigup run: ada@desk"):
+    with pytest.raises(Refused, match=f"{LOCKED}ada@desk"):
         Lease(LocalHost(), myself()).take()
     assert [path.name for path in before.parent.iterdir()] == ["lease"]
     mine = Lease(LocalHost(), myself(), may_break=True)
@@ -245,7 +249,7 @@ def test_a_host_that_somebody_else_took_meanwhile_is_not_claimed_back(place: Pat
     mine = Lease(LocalHost(), myself())
     mine.take()
     held_by(OTHER, place)
-    with pytest.raises(Refused, match="locked by another rigup run: ada@desk"):
+    with pytest.raises(Refused, match=f"{LOCKED}ada@desk"):
         mine.claim()
     mine.release()
 
@@ -260,7 +264,7 @@ def test_a_host_that_somebody_else_had_and_gave_back_is_not_this_runs_any_more(p
     mine.renew()
     with pytest.raises(Refused) as caught:
         mine.check()
-    assert caught.value.message == "box: another rigup run changed this host after this run's lease ended"
+    assert caught.value.message == ENDED
 
     assert mine.claim() not in (OURS, NOBODYS)
     mine.check()
@@ -282,7 +286,7 @@ def test_somebody_else_who_had_the_host_after_its_reboot_is_noticed(place: Path)
     mine.claim_after_reboot()
     with pytest.raises(Refused) as caught:
         mine.check()
-    assert caught.value.message == "box: another rigup run changed this host after this run's lease ended"
+    assert caught.value.message == ENDED
     mine.release()
 
 
@@ -291,7 +295,7 @@ def test_a_lease_is_broken_once_and_not_again_from_whoever_broke_it_back(place: 
     mine = Lease(LocalHost(), myself(), may_break=True)
     mine.take()
     held_by(OTHER, place)
-    with pytest.raises(Refused, match="locked by another rigup run: ada@desk"):
+    with pytest.raises(Refused, match=f"{LOCKED}ada@desk"):
         mine.claim()
     mine.release()
 
@@ -306,7 +310,7 @@ def test_a_holder_whose_process_is_hidden_from_us_lives(place: Path, monkeypatch
     monkeypatch.setattr(lease, "_started", lambda pid: "")
     monkeypatch.setattr(os, "kill", kill)
     held_by(bob, place)
-    with pytest.raises(Refused, match="locked by another rigup run: bob@jump"):
+    with pytest.raises(Refused, match=f"{LOCKED}bob@jump"):
         Lease(LocalHost(), myself()).take()
 
 
@@ -315,6 +319,6 @@ def test_a_full_file_system_is_told_as_that(place: Path, name: str) -> None:
     place.with_name(name).symlink_to("/dev/full")
     with pytest.raises(HostFailed) as caught:
         Lease(LocalHost(), myself()).take()
-    assert caught.value.message.endswith(": No space left on device")
+    assert caught.value.message.endswith(f": {os.strerror(errno.ENOSPC)}")
     assert caught.value.hint == "on the host: df -h and df -hi show which file system is full"
-    assert caught.value.message.startswith(f"box: taking the lease in {place.parent}: ")
+    assert caught.value.message.startswith(f"{TAKING}{place.parent}: ")

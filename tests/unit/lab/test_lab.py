@@ -138,10 +138,10 @@ def test_a_machine_whose_cable_is_cut_is_not_waited_for(there: Stubbed) -> None:
 
 def test_a_network_without_a_record_does_not_stay(there: Stubbed, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
-        raise OSError("no space left on device")
+        raise OSError("it is full")
 
     monkeypatch.setattr(LabFolder, "keep", full)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OSError, match="it is full"):
         Lab.up("b")
     assert there.networks == {}
 
@@ -172,7 +172,7 @@ def test_a_record_that_cannot_be_read_hinders_no_other_lab(
     assert main(["lab", "list"]) == 0
     listed = capsys.readouterr()
     assert listed.out.startswith("lab b: ")
-    assert listed.err == f"{old}/lab.json: the lab was created by another version of rigup (rigup lab down old)\n"
+    assert listed.err.startswith(f"{old}/lab.json: ") and listed.err.endswith(" (rigup lab down old)\n")
     Lab.up("b", hosts=2)
     capsys.readouterr()
 

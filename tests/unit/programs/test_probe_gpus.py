@@ -15,6 +15,7 @@ import pytest
 import rigup.programs
 
 LOST, UNKNOWN, MISMATCH = 15, 999, 18
+HANGS = "NVML did not answer within 1 s"
 FAKE = Path(__file__).parent / "fake_nvml.py"
 CARD: dict[str, Any] = {
     "GetName": "NVIDIA GeForce RTX 3090",
@@ -121,13 +122,13 @@ def test_a_card_that_hangs_is_left_behind() -> None:
     began = time.monotonic()
     lines = run(card(0), card(1, GetEccMode="hang"), card(2), step_seconds=1)
     told = [(line["gpu"], line.get("error")) for line in lines if "gpu" in line]
-    assert told == [(0, None), (1, "NVML did not answer within 1 s"), (2, None)]
+    assert told == [(0, None), (1, HANGS), (2, None)]
     assert [line["pair"] for line in lines if "pair" in line] == [[0, 2]]
     assert time.monotonic() - began < 30
 
 
 def test_a_driver_that_hangs_is_told() -> None:
-    assert run(CARD, init="hang", step_seconds=1) == [{"error": "NVML did not answer within 1 s (start)"}]
+    assert run(CARD, init="hang", step_seconds=1) == [{"error": f"{HANGS} (start)"}]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from rigup.programs.ray_node import Cluster, ClusterLost
 PROGRAM = str(program_file("ray_node.py"))
 HOSTS = {"gpu1": "192.168.100.1", "gpu2": "192.168.100.2"}
 FOREVER = ("sleep", "60")
+INCOMPLETE = "Ray cluster incomplete after 0 s: {} did not join"
 
 
 class Scripted(Cluster):
@@ -50,7 +51,7 @@ def test_who_does_not_join_in_time_is_named(tmp_path: Path) -> None:
     engine = ("touch", str(tmp_path / "started"))
     with pytest.raises(ClusterLost) as lost:
         ray_node.head(Scripted(["gpu2 (192.168.100.2)"]), 0, FOREVER, engine)
-    assert str(lost.value) == "Ray cluster incomplete after 0 s: gpu2 (192.168.100.2) did not join"
+    assert str(lost.value) == INCOMPLETE.format("gpu2 (192.168.100.2)")
     assert not (tmp_path / "started").exists()
 
 
@@ -90,8 +91,7 @@ def test_a_head_that_is_slow_to_answer_now_and_then_is_not_lost(tmp_path: Path) 
 def test_nobody_joins_a_head_that_does_not_answer() -> None:
     with pytest.raises(ClusterLost) as lost:
         ray_node.head(Scripted(None), 0, FOREVER, ("true",))
-    everybody = "gpu1 (192.168.100.1), gpu2 (192.168.100.2)"
-    assert str(lost.value) == f"Ray cluster incomplete after 0 s: {everybody} did not join"
+    assert str(lost.value) == INCOMPLETE.format("gpu1 (192.168.100.1), gpu2 (192.168.100.2)")
 
 
 def test_nobody_is_part_of_a_cluster_whose_head_does_not_answer() -> None:

@@ -95,7 +95,7 @@ def test_a_long_line_takes_no_longer_than_many_short_ones(text: str) -> None:
         '["--max-num-batched-tokens", "8192", "--port"]',
         "MAX_TOKENS=8192 next",
         "PCI_BUS_ID GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc",
-        "the host key of gpu1.lan is not known",
+        "a host key of gpu1.lan is unknown",
         "host key: SHA256 of gpu1.lan",
         "EOS token: 2",
         "services.chat.api_key_file: secrets/chat.key does not exist",

@@ -16,10 +16,12 @@ from rigup.lock import Lock
 from rigup.plan import Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
-from rigup.run.drift import Drift, drift_of, left_over
+from rigup.run.drift import Drift, What, drift_of, left_over
 from tests.unit.planner.asking import FILE, catalogue
 
 DRIVER = "580.178.04"
+LEFT_OVER: What = "not in the inventory"
+DIFFERS = "differs from the plan"
 CHECKPOINT = {"repo": "some/model", "quant": "Q4", "revision": "0123456789abcdef"}
 MANIFEST: dict[str, Any] = {
     "build": "llama.cpp-b1-abc",
@@ -97,9 +99,9 @@ def test_the_driver_and_its_packages(probe: Probe, plan: Plan) -> None:
         ({"command": ["bin/llama-server", "--parallel", "2"]}, ("command", "1; the plan: 2")),
         (
             {"environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "A": "b"}},
-            ("environment", "differs from the plan: A"),
+            ("environment", f"{DIFFERS}: A"),
         ),
-        ({"moe_configs": {"E=8.json": "ab12"}}, ("config", "moe_configs differs from the plan")),
+        ({"moe_configs": {"E=8.json": "ab12"}}, ("config", f"moe_configs {DIFFERS}")),
     ],
 )
 def test_a_release_of_something_else(probe: Probe, plan: Plan, wanted: dict[str, Any], found: tuple[str, str]) -> None:
@@ -134,7 +136,7 @@ def test_a_unit_that_was_meddled_with(probe: Probe, plan: Plan) -> None:
 
 def test_a_service_that_no_plan_names(probe: Probe, plan: Plan) -> None:
     more = replace(probe, current={**probe.current, "old": "7"}, units={**probe.units, "old": UnitState("active")})
-    assert one(more, plan) == ("not in the inventory", "old", "rigup-old.service is active")
+    assert one(more, plan) == (LEFT_OVER, "old", "rigup-old.service is active")
     assert left_over(more, (plan,)) == ("old",)
     assert left_over(more, ()) == ("chat", "old")
 
@@ -145,7 +147,7 @@ def test_in_words(probe: Probe, plan: Plan) -> None:
     file = io.StringIO()
     show_drift({"gpu1": found, "gpu2": ()}, Console(file=file, width=200))
     hint = "to remove them: systemctl revert rigup-chat.service; apply keeps them"
-    assert file.getvalue() == f"gpu1: differs from the plan\n  ! chat unit overrides: {edited}\n    hint: {hint}\n"
+    assert file.getvalue() == f"gpu1: {DIFFERS}\n  ! chat unit overrides: {edited}\n    hint: {hint}\n"
 
 
 def test_each_checkpoint_of_services_that_take_turns_must_be_there(plan: Plan, probe: Probe) -> None:
@@ -157,6 +159,6 @@ def test_each_checkpoint_of_services_that_take_turns_must_be_there(plan: Plan, p
     changed = {"chat": first | {"preset": "[a]\nparallel = 2\n"}, "coder": second}
     found = drift_of(there, (plan,), {"chat": release | {"members": changed}})
     assert [(one.what, one.message) for one in found] == [
-        ("config", "members differs from the plan"),
+        ("config", f"members {DIFFERS}"),
         ("checkpoint", "/var/lib/rigup/weights/other/model/0123456789abcdef has no receipt"),
     ]

@@ -68,22 +68,18 @@ def seen(run: Inspection) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("probe", "what"),
-    [
-        (FULL, "the weights need 102.0 GB in /var/lib, but only 50.0 GB are free"),
-        (LATE, "its clock is 400 s behind this machine's: certificate checks and apt would fail"),
-        (READ_ONLY, "/etc is not writable"),
-        (TAKEN, "port 8000 of service chat is in use by python3"),
-    ],
+    ("probe", "named"),
+    [(FULL, " 102.0 GB "), (LATE, " 400 s "), (READ_ONLY, "/etc "), (TAKEN, "port 8000 ")],
     ids=["full", "late", "read-only", "taken"],
 )
 def test_what_speaks_against_an_apply_is_drift_and_the_service_is_asked(
-    looking: Callable[[Probe], Inspection], probe: Probe, what: str
+    looking: Callable[[Probe], Inspection], probe: Probe, named: str
 ) -> None:
     with looking(probe) as run:
         run.connect_and_probe()
         run.verify()
-        assert seen(run) == [("host", what)]
+        ((what, message),) = seen(run)
+        assert (what, named in message) == ("host", True)
         result = run.results["box"]
         shown = row(result, PLAN, run.drift["box"])
         set_states([result], [shown])
@@ -108,7 +104,8 @@ def test_diff_compares_a_host_that_an_apply_would_refuse(looking: Callable[[Prob
         run.connect_and_probe()
         run.compare()
         assert (run.results["box"].state, run.results["box"].errors) == ("pending", [])
-        assert seen(run) == [("host", "the weights need 102.0 GB in /var/lib, but only 50.0 GB are free")]
+        ((what, message),) = seen(run)
+        assert (what, " 102.0 GB " in message) == ("host", True)
 
 
 def test_a_host_that_rigup_knows_nothing_of_is_refused_and_its_service_not_asked(
@@ -162,7 +159,7 @@ def test_of_another_rig_than_declared_a_fact_that_cannot_be_read_is_not_taken_fo
     assert [result.changes for result in run.results.values()] == [[], []]
     for name, result in run.results.items():
         (error,) = result.errors
-        assert error.message == f"{name}: CannotBeRead could not be read: echo broken >&2; false: broken"
+        assert error.message.startswith(f"{name}: CannotBeRead ") and error.message.endswith(": broken")
 
 
 def kept(plan: Plan = PLAN) -> dict[str, tuple[RetainedRelease, ...]]:
@@ -207,5 +204,5 @@ def test_where_nothing_can_be_written_nothing_goes_back(going_back: Callable[[Pr
         run.connect(take_lease=True)
         run.plan_rollback(None, None)
     (error,) = run.results["box"].errors
-    assert (error.message, error.hint) == ("box: /etc is not writable", "check whether it is mounted read-only")
+    assert error.message.startswith("box: /etc ")
     assert run.steps == {"box": ()}

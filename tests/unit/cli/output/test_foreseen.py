@@ -49,5 +49,5 @@ def test_packages_images_and_reboots() -> None:
     assert sentences([image], [Change("engine", "image vllm-1")], Probe()) == [
         "download 125.0 MB: 1.00 s at 1 Gbit/s, 10.0 s at 100 Mbit/s"
     ]
-    load = Change("driver", "load driver 580: nouveau drives the GPUs; reboots where it must")
+    load = Change("driver", "load driver 580: nouveau; reboots where it must")
     assert sentences([image], [load], Probe()) == ["reboot where the driver needs it"]

@@ -126,7 +126,7 @@ def test_only_one_module_makes_consoles_and_none_writes_past_the_streams() -> No
 
 def result() -> HostResult:
     """A host whose every word is hostile."""
-    errors = [connect_error("gpu1", f"Error reading SSH protocol banner{HOSTILE}"), connect_error("gpu1", HOSTILE)]
+    errors = [connect_error("gpu1", f"No existing session{HOSTILE}"), connect_error("gpu1", HOSTILE)]
     return HostResult(
         "gpu1", "failed", [Change("service", HOSTILE)], list(errors), [Answer("gpu1", "chat", HOSTILE, 5, 1.0, 5.0)]
     )

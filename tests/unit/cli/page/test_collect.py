@@ -30,6 +30,7 @@ from tests.unit.cli.page.page_content import result
 from tests.unit.cli.page.page_reader import read
 from tests.unit.cli.test_status import having, manifest, planned, result_of, row, set_states
 from tests.unit.planner.asking import side_by_side
+from tests.unit.run.test_drift import LEFT_OVER
 
 PINNED = having("580.178.04")
 KEY = "the-key-of-the-service"
@@ -167,12 +168,12 @@ def test_a_service_over_hosts_that_does_not_answer(
 
 def test_a_service_that_left_the_inventory_is_shown_as_such(tmp_path: Path, asked: dict[str, ReleaseHistory]) -> None:
     run = inspected(tmp_path, result_of(planned(), PINNED))
-    run.drift["gpu1"] = (Drift("not in the inventory", "rigup-old.service is active", "old"),)
-    left = {"host": "gpu1", "service": "old", "unit": "active", "health": "not asked", "drift": "not in the inventory"}
+    run.drift["gpu1"] = (Drift(LEFT_OVER, "rigup-old.service is active", "old"),)
+    left = {"host": "gpu1", "service": "old", "unit": "active", "health": "not asked", "drift": LEFT_OVER}
     content, _ = fleet_content(run, [*rows_of(run), left], None)
     old = content.hosts[0].services[1]
     assert (old.name, old.planned, old.results, old.memory) == ("old", False, (), ())
-    assert "not in the inventory" in page_of(run, [*rows_of(run), left], None)
+    assert LEFT_OVER in page_of(run, [*rows_of(run), left], None)
 
 
 def test_memory_is_of_the_row_where_it_has_it_and_else_of_the_card() -> None:

@@ -44,7 +44,7 @@ def test_what_is_missing_waits_for_who_holds_apts_lock(
     assert wait.function(None, host) is False
     error = error_of(host)
     assert isinstance(error, HostFailed)
-    assert error.message == "box: packages: process 4711 (unattended-upgr) has held apt's lock for 0 s"
+    assert error.message.startswith("box: packages: process 4711 (unattended-upgr) ")
 
 
 class BrokenSource(Scripted):

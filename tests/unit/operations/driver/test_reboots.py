@@ -45,8 +45,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_rebooted_that_nobody_allowed() -> None:
     machine = Machine(silent=0)
     with pytest.raises(HostFailed) as caught:
-        reboots.reboot(machine, "driver", "the kernel runs no driver")
-    assert caught.value.message == "box: driver: a reboot is required (the kernel runs no driver) but not permitted"
+        reboots.reboot(machine, "driver", "no module")
+    assert caught.value.message == "box: driver: a reboot is required (no module) but not permitted"
     assert machine.told == []
 
 
@@ -55,7 +55,7 @@ def test_it_is_waited_for_and_what_must_follow_is_done_first() -> None:
     machine, order = Machine(silent=5), []
     reboots.afterwards(machine, lambda: order.append(list(machine.told)))
     assert not reboots.rebooted(machine)
-    reboots.reboot(machine, "driver", "the kernel runs no driver")
+    reboots.reboot(machine, "driver", "no module")
     assert reboots.rebooted(machine)
     (before,) = order
     assert any("is-system-running" in line for line in machine.told)
@@ -67,7 +67,7 @@ def test_a_machine_that_stays_away_is_a_failure_that_says_how_to_look(monkeypatc
     reboots.permit()
     machine = Machine(silent=10**9)
     with pytest.raises(HostFailed) as caught:
-        reboots.reboot(machine, "driver", "the kernel runs no driver")
+        reboots.reboot(machine, "driver", "no module")
     assert "not reachable within 0.05 s" in caught.value.message
     assert "console" in (caught.value.hint or "")
     assert not reboots.rebooted(machine)

@@ -20,6 +20,7 @@ from rigup.plan import Build, DriverPlan, MadeFor
 from rigup.planner.driver_packages import driver_packages
 
 KERNEL = "6.1.0-25-amd64"
+BELOW = "is installed, below 580, which this plan needs"
 PLAN = DriverPlan(version="580.178.04", branch="580", flavour="open", floor=580)
 PACKAGES = driver_packages(PLAN, "debian-12", "x86_64", KERNEL, nvswitches=0)
 THERE = {
@@ -58,7 +59,7 @@ def test_a_host_as_planned_has_no_problem() -> None:
         ),
         (
             having(packages={**THERE, "nvidia-open": "570.86.15-1"}),
-            "570.86.15 is installed, below 580, which this plan needs",
+            f"570.86.15 {BELOW}",
         ),
         (
             having(packages={n: v for n, v in THERE.items() if "pers" not in n}),
@@ -91,7 +92,7 @@ UBUNTU = {
             "debian-13",
             "550.163.01",
             DEBIAN,
-            "Debian's 550.163.01 is installed, below 580, which this plan needs",
+            f"Debian's 550.163.01 {BELOW}",
         ),
         (
             "ubuntu-24.04",

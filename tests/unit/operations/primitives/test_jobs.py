@@ -190,7 +190,7 @@ def test_a_job_that_says_or_computes_something_is_waited_for(
 def test_a_job_that_only_looks_now_and_then_does_not_compute(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     systemd = Systemd(monkeypatch, "inactive", *["active"] * 2000, "inactive")
     systemd.shown = lambda now: f"CPUUsageNSec={int(now * 1e5)}\n"
-    with pytest.raises(HostFailed, match="showed no progress for 15 min 00 s and was stopped; its last status: none"):
+    with pytest.raises(HostFailed, match=r"15 min 00 s .*: none"):
         jobs.run(host, JOB)
 
 

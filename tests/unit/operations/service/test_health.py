@@ -54,7 +54,7 @@ def test_nonsense_fails_the_start_and_says_what_was_expected(asked: Any) -> None
     with pytest.raises(HostFailed) as caught:
         asked(answering("Der\nDer " * 100))
     assert caught.value.message == (
-        'box: chat: health check failed: asked "What is the capital of France? Answer in one sentence.", it answered '
+        f'box: chat: health check failed: asked "{health.QUESTION}", it answered '
         f'"{("Der " * 100)[:120]}", without "Paris" (services.chat.expected_answer)'
     )
 

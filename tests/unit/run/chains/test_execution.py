@@ -206,17 +206,17 @@ def test_a_lost_lease_leaves_the_download_to_the_other_run(local_run: Make, log:
     def loses(host: Any) -> None:
         while "begun" not in log:
             gevent.sleep(0.01)
-        run.context.leases["box"].lost = "somebody broke this run's lease"
+        run.context.leases["box"].lost = "taken by ada@desk"
 
     run = run_with(local_run, role("engine", loses, says(log, "more")), role("weights", download))
     (error,) = executed(run).results["box"].errors
-    assert "somebody broke this run's lease" in error.message
+    assert "taken by ada@desk" in error.message
     assert log == ["begun"]
 
 
 def test_a_lease_lost_while_the_start_waits_ends_the_run_at_once(local_run: Make, log: list[str]) -> None:
     def download(host: Any) -> None:
-        run.context.leases["box"].lost = "somebody broke this run's lease"
+        run.context.leases["box"].lost = "taken by ada@desk"
         try:
             gevent.sleep(30)
         except jobs.Cancelled:
@@ -226,7 +226,7 @@ def test_a_lease_lost_while_the_start_waits_ends_the_run_at_once(local_run: Make
     run = run_with(local_run, role("weights", download), role("service", says(log, "start")))
     began = time.monotonic()
     (error,) = executed(run).results["box"].errors
-    assert "somebody broke this run's lease" in error.message
+    assert "taken by ada@desk" in error.message
     assert log == []
     assert time.monotonic() - began < 20
 

@@ -19,6 +19,7 @@ from rigup.run.gateways import drains as gateway_drains
 from rigup.run.gateways.drains import GatewayDrains, check_gateways, patience_of
 from rigup.run.result import HostResult
 
+AWAY = "the gateway cannot be reached"
 HEAD = "# pxname,svname,scur,status,weight\n"
 
 
@@ -180,7 +181,7 @@ def test_a_gateway_that_does_not_answer_keeps_nothing_from_being_stopped(
     found, gateway = drains
 
     def dead(*_: Any) -> tuple[str, ...]:
-        raise HostFailed("gw: the gateway does not answer")
+        raise HostFailed("gw: silent")
 
     monkeypatch.setattr(gateway_drains, "tell", dead)
     found.stop({"a": ("s",)}, stopping(gateway))
@@ -211,7 +212,7 @@ def test_a_gateway_that_is_not_installed_drains_nothing(
 def test_a_gateway_that_is_away_stops_the_rollout(drains: tuple[GatewayDrains, Gateway], machine: Machine) -> None:
     found, _ = drains
     machine.connected = False
-    with pytest.raises(HostFailed, match="gw: the gateway cannot be reached"):
+    with pytest.raises(HostFailed, match=f"gw: {AWAY}"):
         found.begin(["a"])
 
 
@@ -238,7 +239,7 @@ def test_a_gateway_that_is_lost_keeps_no_host_drained_at_another(
     monkeypatch.setattr(gateway_drains.remote, "reconnect", lambda host: False)
     for act in (found.begin, found.end):
         gateway.statuses["model-m/a.s"] = "DRAIN"
-        with pytest.raises(HostFailed, match="lost: the gateway cannot be reached"):
+        with pytest.raises(HostFailed, match=f"lost: {AWAY}"):
             act(["a"])
         assert gateway.told[-1] == "model-m/a.s ready"
 
@@ -310,7 +311,7 @@ def test_what_changes_a_host_runs_while_it_gets_no_requests(
     found.results["a"].state = "differs"
     found.carry_out(["a"], lambda: gateway.told.append("changed again"))
     assert ("changed again" in gateway.told, found.results["a"].state) == (False, "refused")
-    assert "gw: the gateway cannot be reached" in found.results["a"].errors[0].message
+    assert f"gw: {AWAY}" in found.results["a"].errors[0].message
 
 
 def test_hosts_whose_drain_was_cancelled_are_cancelled(cancelled: tuple[GatewayDrains, Gateway]) -> None:

@@ -156,7 +156,7 @@ def test_what_is_wrong_fails_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def tell(host: Any, *_: str) -> tuple[str, ...]:
         if host.name == "mute":
-            raise HostFailed("mute: the gateway does not answer: no output")
+            raise HostFailed("mute: no output")
         return (STAT if host.name == "poor" else STAT.replace("DOWN", "UP"), SERVERS, "")
 
     monkeypatch.setattr(gateway_status, "tell", tell)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +22,8 @@ from tests.lab.fleet import wait_for
 from tests.unit.local_host import LocalHost
 
 HOSTS = ("gpu1", "gpu2", "gpu3")
+TAKEN = "port {}, which the other hosts must reach, is in use by nginx.service"
+CANNOT_LISTEN = "cannot listen on port {}: {}"
 
 
 @pytest.fixture
@@ -73,9 +77,7 @@ def test_all_reach_all_and_nothing_is_left_listening(port: int) -> None:
 
 def test_a_port_that_somebody_else_has_is_named_with_who(port: int) -> None:
     taken = Probe(listeners=(Listener(port, "0.0.0.0", "nginx.service", "nginx"),))
-    assert said(run_of(port, gpu1=taken)) == {
-        "gpu1": [f"port {port}, which the other hosts must reach, is in use by nginx.service"]
-    }
+    assert said(run_of(port, gpu1=taken)) == {"gpu1": [TAKEN.format(port)]}
 
 
 def test_where_the_service_itself_listens_it_is_tried_as_it_is(port: int) -> None:
@@ -98,8 +100,8 @@ def test_a_service_that_began_to_listen_after_the_probe_is_tried_as_it_is(
 @pytest.mark.parametrize(
     ("listeners", "message"),
     [
-        ((), "cannot listen on port {}: Address already in use"),
-        (("nginx.service",), "port {}, which the other hosts must reach, is in use by nginx.service"),
+        ((), CANNOT_LISTEN.format("{}", os.strerror(errno.EADDRINUSE))),
+        (("nginx.service",), TAKEN),
     ],
 )
 def test_a_port_that_was_taken_after_the_probe_is_named_once(
@@ -113,7 +115,7 @@ def test_a_port_that_was_taken_after_the_probe_is_named_once(
 
 def test_an_address_that_is_not_the_hosts_own_is_told_by_it(port: int) -> None:
     found = said(run_of(port, traffic=True, last="192.0.2.3"))
-    assert found == {"gpu3": ["cannot listen on port 0: Cannot assign requested address"]}
+    assert found == {"gpu3": [CANNOT_LISTEN.format(0, os.strerror(errno.EADDRNOTAVAIL))]}
 
 
 def test_a_listener_whose_output_cannot_be_read_is_stopped(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

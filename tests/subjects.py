@@ -143,7 +143,6 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/cli/init.py",
         "src/rigup/cli/sessions/new_host.py",
         "src/rigup/cli/up",
-        "src/rigup/project/inventory_edit.py",
         "src/rigup/project/rig_from_probe.py",
     ),
     "locking": (

@@ -15,7 +15,7 @@ import pytest
 from tests.lab.fleet import UNIT, Fleet, Run, wait_for
 from tests.lab.readers import Readers, all_whole
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "rollback")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "rollback", "gateways")]
 
 KEY = "a-key-of-the-tests-0123456789"
 LEASE = "/run/rigup/lease/lease.seen"

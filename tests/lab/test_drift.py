@@ -11,7 +11,10 @@ import pytest
 from tests.lab.fleet import MODEL_FILE, REPO, UNIT, UNIT_FILE, WEIGHTS, Fleet, Run, wait_for
 from tests.unit.run.test_drift import LEFT_OVER
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "drift and status", "reports", "weights")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "drift and status", "reports", "weights", "driver", "images"),
+]
 
 OVERRIDE = f"{UNIT_FILE}.d/override.conf"
 PLANTED = {"token": "hf_plantedtokenplantedtoken", "key": "planted-key-of-mine", "proxy": "planted-proxy-password"}

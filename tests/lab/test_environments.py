@@ -20,7 +20,10 @@ from tests.lab.fleet_fixtures import made_lab
 from tests.lab.installed_fleet import BUILDS, INDEX, Installed, provide
 from tests.lab.wheels import sha256
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "environments", "running services")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "environments", "running services", "builds from source"),
+]
 
 
 @pytest.fixture(scope="module")

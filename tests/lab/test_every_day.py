@@ -13,7 +13,10 @@ import pytest
 
 from tests.lab.fleet import ANSWER, Fleet
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "running services")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "running services", "benchmarks of services", "gateways"),
+]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rigup.lab.hub.sparse_files import write_gguf
 from rigup.lock import load_lock
 from tests.lab.fleet import UNIT, WEIGHTS, Fleet
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locking")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locking", "drift and status")]
 
 FOLDER = "/home/keeper/models"
 MODEL = f"{FOLDER}/Tiny-Q8_0.gguf"

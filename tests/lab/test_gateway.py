@@ -30,7 +30,7 @@ from tests.gateways import SMG
 from tests.lab.fleet import ANSWER, ROOTS, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "gateways", "rollback")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "gateways", "rollback", "locking", "builds from source")]
 
 MODEL = "smollm2-135m-instruct"
 PORT = 8080

@@ -77,7 +77,9 @@ def quotations() -> dict[Literal, list[Literal]]:
                 for message in messages.get(row, ()):
                     common[message] += 1
             if common:
-                found[max(common, key=lambda message: (common[message], _nearness(message, quoting)))].append(quoting)
+                found[max(sorted(common), key=lambda message: (common[message], _nearness(message, quoting)))].append(
+                    quoting
+                )
     return found
 
 

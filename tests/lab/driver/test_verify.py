@@ -12,7 +12,11 @@ from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.fleet import wait_for
 from tests.lab.gpu_fleet import GpuFleet
 
-pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "links", "driver")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.slow,
+    pytest.mark.rests_on("the run", "links", "driver", "benchmarks of services", "running services", "gateways"),
+]
 
 
 def verified(fleet: GpuFleet, *options: str, expect: int = 0) -> dict[str, Any]:

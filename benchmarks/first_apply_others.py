@@ -99,14 +99,14 @@ def serving(plan: Plan, checkpoint: Checkpoint, hub: StandInHub, folder: Path) -
     return [
         {"file": {"path": weights, "state": "directory"}},
         *(
-            {
-                "get_url": {
+            dict[str, object](
+                get_url={
                     "url": f"{hub.url}/{checkpoint.repo}/resolve/{checkpoint.revision}/{file.path}",
                     "dest": f"{weights}/{file.path}",
                     "checksum": f"sha256:{file.sha256}",
                     "timeout": SERVES_S,
                 }
-            }
+            )
             for file in checkpoint.files
         ),
         {"copy": {"src": str(folder / "engine.service"), "dest": "/etc/systemd/system/engine.service"}},

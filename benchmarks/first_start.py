@@ -70,7 +70,7 @@ def install(wheels: Path, work: Path) -> Path:
     program = next(uv.glob("uv-*.data/scripts/uv"))
     program.chmod(0o755)
     names = sorted(str(path) for path in wheels.glob("*.whl") if not path.name.startswith("uv-"))
-    words = [
+    words: list[str | Path] = [
         program,
         "pip",
         "install",
@@ -90,7 +90,15 @@ def start(python: Path, model: Path, home: Path, log: Path) -> tuple[float, floa
     home.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    words = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", "tiny"]
+    words: list[str | Path] = [
+        python,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        model,
+        "--served-model-name",
+        "tiny",
+    ]
     words += ["--host", "127.0.0.1", "--port", str(port), "--max-model-len", "2048", "--max-num-seqs", "4"]
     own = {"HOME": str(home), "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/torchinductor", "VLLM_CPU_KVCACHE_SPACE": "1"}
     own |= {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "PATH": f"{python.parent}:{os.environ['PATH']}"}

@@ -31,7 +31,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gateway_contenders import MODEL, PORT, Haproxy, Nginx
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.gateway_contenders import MODEL, PORT, Haproxy, Nginx  # noqa: E402
 
 FIRST_ENGINE = 9101
 WORDS, GAP = 20, 0.1

@@ -86,8 +86,8 @@ def compiled(triton: Any) -> Any:
     """The kernel; a block of rows of one expert, a block of columns of its weights."""
     tl = triton.language
 
-    @triton.jit
-    def kernel(
+    @triton.jit  # type: ignore[untyped-decorator]  # Triton has no types
+    def kernel(  # type: ignore[no-untyped-def]  # Triton takes an annotation for what it compiles for
         rows,
         weights,
         result,
@@ -96,9 +96,9 @@ def compiled(triton: Any) -> Any:
         hidden,
         width,
         used,
-        ROWS: tl.constexpr,
-        COLUMNS: tl.constexpr,
-        DEPTH: tl.constexpr,
+        ROWS: tl.constexpr,  # type: ignore[name-defined]  # Triton reads the words
+        COLUMNS: tl.constexpr,  # type: ignore[name-defined]  # Triton reads the words
+        DEPTH: tl.constexpr,  # type: ignore[name-defined]  # Triton reads the words
     ):
         block, column = tl.program_id(0), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         expert = tl.load(of_block + block * 3)

@@ -13,7 +13,7 @@ import platform
 import sys
 import tarfile
 import tempfile
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from rigup import catalogue
@@ -22,7 +22,7 @@ from rigup.catalogue.catalogue import FOLDER, load_catalogue
 from rigup.lock import LockedSource
 from rigup.lockfile.package_lists import abilities_with_archive, names_with_archive, write_abilities, write_names
 from rigup.operations.builds.controller import compiled, own_os
-from rigup.operations.builds.source import name_of
+from rigup.operations.builds.source import compile_job, name_of
 from rigup.project.inventory import load_project, toolkit_root
 from rigup.project.planning import plan_project
 from rigup.settings import CONTROLLER, Builder
@@ -56,9 +56,8 @@ def describe_earlier(root: Path) -> LockedSource:
     model = (Path(catalogue.__file__).parent / "data/checkpoints/smollm2.toml").read_text()
     (root / FOLDER / "checkpoints").mkdir(exist_ok=True)
     (root / FOLDER / "checkpoints/smollm2.toml").write_text(model.replace(LATER, EARLIER))
-    names, abilities = (read((), source, lambda text: None) for read in (names_with_archive, abilities_with_archive))
-    write_names(engines / "flags", names)
-    write_abilities(engines / "abilities", abilities)
+    write_names(engines / "flags", names_with_archive((), source, lambda text: None))
+    write_abilities(engines / "abilities", abilities_with_archive((), source, lambda text: None))
     return source
 
 
@@ -98,7 +97,8 @@ def server(version: str) -> bytes:
         pinned = LockedSource(**{key: getattr(build, key) for key in LockedSource.model_fields})
         archive = fetch_source(pinned, cache / "sources", silent)
         check = (("bin/llama-server", "--version"), version.removeprefix("b"))
-        compiled(builder, build, name, archive, check, lambda done, of: print(f"{version}: {done} of {of}", end="\r"))
+        job = partial(compile_job, build, name, str(archive), check, CONTROLLER)
+        compiled(builder, name, job, lambda done, of: print(f"{version}: {done} of {of}", end="\r"))
     with tarfile.open(builder.archive(name)) as tar:
         file = tar.extractfile(f"{name}/bin/llama-server")
         assert file is not None

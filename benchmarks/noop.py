@@ -173,7 +173,7 @@ def distant(fleet: GpuFleet, index: int, one_way_s: float) -> Host:
     """A host of the fleet at the end of a long line."""
     machine = fleet.hosts[index].machine
     data = machine.inventory[1]
-    _, port = delaying_proxy.start((data["ssh_hostname"], data.get("ssh_port", 22)), one_way_s)
+    _, port = delaying_proxy.start((str(data["ssh_hostname"]), int(data.get("ssh_port", 22))), one_way_s)
     return noop_fleet.through(machine, machine.name, port, fleet.root)
 
 

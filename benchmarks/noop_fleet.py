@@ -45,7 +45,7 @@ def through(machine: Machine, name: str, port: int, folder: Path) -> tuple[str, 
     """A host of the inventory that is this machine behind a port of 127.0.0.1."""
     _, data = machine.inventory
     known = folder / f"known_hosts_{port}"
-    key = Path(data["ssh_known_hosts_file"]).read_text().splitlines()[0].split(" ", 1)[1]
+    key = Path(str(data["ssh_known_hosts_file"])).read_text().splitlines()[0].split(" ", 1)[1]
     known.write_text(f"[127.0.0.1]:{port} {key}\n")
     return name, {**data, "ssh_hostname": "127.0.0.1", "ssh_port": port, "ssh_known_hosts_file": str(known)}
 
@@ -100,11 +100,11 @@ def playbook(folder: Path, fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any
             }
         },
     ]
-    path = folder / "site.yml"
+    book = folder / "site.yml"
     play = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
-    path.write_text(json.dumps(play))  # which is YAML
+    book.write_text(json.dumps(play))  # which is YAML
     ansible_settings(folder, hosts)
-    return path
+    return book
 
 
 def ansible_settings(folder: Path, hosts: list[tuple[str, dict[str, Any]]]) -> None:
@@ -131,8 +131,7 @@ def ansible(cache: Path, version: str) -> Path:
     folder = cache / f"ansible-core-{version}"
     if not (folder / "bin/ansible-playbook").exists():
         subprocess.run(["python3", "-m", "venv", folder], check=True)
-        words = [folder / "bin/pip", "install", "--quiet", f"ansible-core=={version}"]
-        subprocess.run(words, check=True)
+        subprocess.run([folder / "bin/pip", "install", "--quiet", f"ansible-core=={version}"], check=True)
     return folder / "bin/ansible-playbook"
 
 

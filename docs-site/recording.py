@@ -64,7 +64,7 @@ def main() -> None:
 @contextmanager
 def lab_machine() -> Iterator[Path]:
     """A home folder from which HOST is a bare machine, and in it a fleet with the lab's hub; gone after it."""
-    words = [RIGUP, "lab", "up", "--name", LAB, "--json"]
+    words: list[str | Path] = [RIGUP, "lab", "up", "--name", LAB, "--json"]
     try:
         (lab,) = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)["labs"]
         home = Path(tempfile.mkdtemp(prefix="recording-"))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from unittest.mock import patch
 
 from rigup.cli.main import main
@@ -114,7 +114,7 @@ class CommandLine:
                 code = main(words)
             except SystemExit as ended:  # argparse's
                 code = int(ended.code or 0)
-        texts = [cast(io.BytesIO, stream.buffer).getvalue().decode() for stream in (out, err)]
+        texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
         return Done(code, *texts)
 
     def on_terminal(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ Use = dict[str, set[str]]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Says to the recorder whose turn it is, and writes down what the test names."""
     if folder := os.environ.get(VARIABLE):
         import sitecustomize

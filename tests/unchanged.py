@@ -17,10 +17,11 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ def _with_the_same_plans(records: list[Record], planner: str) -> set[str]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     _running.append(item.path)
     try:
         return (yield)
@@ -121,7 +122,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if _subjects(item):
         if report.when == "call" and report.passed:
@@ -210,10 +213,10 @@ def exported() -> dict[str, object]:
     return {"records": records, "fleets": fleets}
 
 
-def imported(said: dict[str, list[dict[str, object]]]) -> int:
+def imported(said: dict[str, Any]) -> int:
     """Puts exported records into the cache, where a test has none. Returns how many it put there."""
-    new = [record for one in said["records"] if record_of((record := Record(**one)).test) is None]  # type: ignore[arg-type]
-    for fleet in dict(said["fleets"]).values():
+    new = [record for record in (Record(**one) for one in said["records"]) if record_of(record.test) is None]
+    for fleet in said["fleets"].values():
         keep(fleet)
     for record in new:
         record.write()

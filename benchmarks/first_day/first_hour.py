@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks.first_day.new_user import MODEL, QUESTION, NewUser
 from benchmarks.first_day.task import Task
 from tests import openai_client
 
-SECOND = {"model": MODEL, "port": 8001}
+SECOND: dict[str, Any] = {"model": MODEL, "port": 8001}
 COMPILES_HERE = "compiling on the controlling machine"
 ASK = """
 import json, sys
@@ -93,7 +94,7 @@ def chat(user: NewUser) -> str:
 def openai_through_a_tunnel(user: NewUser) -> str:
     """The openai client, streaming through rigup tunnel."""
     with user.tunnel("chat") as url:
-        words = [openai_client.interpreter(), "-c", ASK, url, QUESTION]
+        words = [str(openai_client.interpreter()), "-c", ASK, url, QUESTION]
         done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     pieces = re.findall(r'"([^"]*)"', done.stdout)

@@ -90,7 +90,14 @@ class NewUser:
     @contextmanager
     def tunnel(self, service: str) -> Iterator[str]:
         """The base URL of a service of the first host, while `rigup tunnel` runs."""
-        words = [self.environment / "bin/rigup", "tunnel", service, "--limit", self.hosts[0], "--json"]
+        words: list[str | Path] = [
+            self.environment / "bin/rigup",
+            "tunnel",
+            service,
+            "--limit",
+            self.hosts[0],
+            "--json",
+        ]
         with (self.folder / "tunnel").open("w+") as out:
             process = subprocess.Popen(
                 words, cwd=self.fleet, env=self._variables({}), stdin=subprocess.DEVNULL, stdout=out

@@ -74,7 +74,7 @@ def key_for_the_lan(user: NewUser) -> str:
 def tool_calls(user: NewUser) -> str:
     """Tool calls with the openai client and the key, whole, streamed, and with the tool's result sent back."""
     key = user.rigup("key", "show", "chat").stdout.strip()
-    words = [openai_client.interpreter(), "-c", CALLS, f"http://{user.addresses[0]}:8000/v1", key]
+    words = [str(openai_client.interpreter()), "-c", CALLS, f"http://{user.addresses[0]}:8000/v1", key]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
@@ -157,7 +157,7 @@ def with_template(content: bytes, template: str) -> bytes:
     """
     assert content.count(TEMPLATE_KEY) == 1
     at = content.index(TEMPLATE_KEY) + len(TEMPLATE_KEY) + 4
-    (length,) = struct.unpack_from("<Q", content, at)
+    length: int = struct.unpack_from("<Q", content, at)[0]
     raw = template.encode()
     padding = b" " * (-(len(raw) - length) % ALIGNMENT)
     raw = raw.removesuffix(b"%}") + padding + b"%}"

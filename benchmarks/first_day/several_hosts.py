@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from benchmarks.first_day.first_hour import SECOND
 from benchmarks.first_day.new_user import MODEL, NewUser
 from benchmarks.first_day.task import Task
 
 ROOTS = "/opt/rigup /etc/rigup /var/lib/rigup /var/cache/rigup /var/log/rigup"
-ONE = {"chat": {"model": MODEL}, "second": SECOND}
+ONE: dict[str, dict[str, Any]] = {"chat": {"model": MODEL}, "second": SECOND}
 
 
 def one_setting(user: NewUser) -> str:

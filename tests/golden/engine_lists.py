@@ -119,12 +119,12 @@ def main() -> None:
                 print(f"{engine.name} {release.version}: what it can serve", flush=True)
                 found = abilities_of(release)
                 package = {"file": found.file, "sha256": found.sha256}
-                kinds = {kind: found.names(kind) for kind in KINDS if found.names(kind)}
+                kinds: dict[str, Any] = {kind: found.names(kind) for kind in KINDS if found.names(kind)}
                 abilities = extended(abilities, release.version, package, kinds)
             if release.version not in options["versions"]:
                 print(f"{engine.name} {release.version}: options", flush=True)
                 name, sha256, (known, variables) = names_of(release)
-                names = {"options": known, "variables": variables}
+                names: dict[str, Any] = {"options": known, "variables": variables}
                 options = extended(options, release.version, {"file": name, "sha256": sha256}, names)
         lists.parent.mkdir(exist_ok=True)
         lists.write_text(json.dumps(abilities, indent=0) + "\n")

@@ -1,11 +1,16 @@
 """Run on a lab machine beside the unmodified pynvml.py: prints what NVML answers as JSON, errors by their name."""
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pynvml
 
-PER_GPU = {
+index_of = pynvml.nvmlDeviceGetIndex
+PER_GPU: dict[str, Callable[[Any], Any]] = {
     "name": pynvml.nvmlDeviceGetName,
     "uuid": pynvml.nvmlDeviceGetUUID,
     "serial": pynvml.nvmlDeviceGetSerial,
@@ -40,10 +45,9 @@ PER_GPU = {
     "by_uuid": lambda gpu: index_of(pynvml.nvmlDeviceGetHandleByUUID(pynvml.nvmlDeviceGetUUID(gpu))),
     "by_bus": lambda gpu: index_of(pynvml.nvmlDeviceGetHandleByPciBusId(pynvml.nvmlDeviceGetPciInfo(gpu).busId)),
 }
-index_of = pynvml.nvmlDeviceGetIndex
 
 
-def nvlinks(gpu):
+def nvlinks(gpu: Any) -> int:
     """How many links there are: the first that is an invalid argument is one too many."""
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS + 1):
         try:
@@ -53,25 +57,25 @@ def nvlinks(gpu):
     return link
 
 
-def fabric(gpu):
+def fabric(gpu: Any) -> Any:
     info = pynvml.c_nvmlGpuFabricInfo_v3_t()
     pynvml.nvmlDeviceGetGpuFabricInfoV(gpu, pynvml.byref(info))
     return info
 
 
-def asked(function, *arguments):
+def asked(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
     except pynvml.NVMLError as error:
         return type(error).__name__
 
 
-def pair(first, second):
+def pair(first: Any, second: Any) -> dict[str, Any]:
     topology = asked(pynvml.nvmlDeviceGetTopologyCommonAncestor, first, second)
     return {"topology": topology, "p2p_read": asked(pynvml.nvmlDeviceGetP2PStatus, first, second, 0)}
 
 
-def read():
+def read() -> dict[str, Any]:
     handles = [asked(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(pynvml.nvmlDeviceGetCount())]
     found = [handle for handle in handles if not isinstance(handle, str)]
     return {
@@ -85,7 +89,7 @@ def read():
     }
 
 
-def set_power_limit(index, milliwatts):
+def set_power_limit(index: int, milliwatts: int) -> Any:
     return asked(pynvml.nvmlDeviceSetPowerManagementLimit, pynvml.nvmlDeviceGetHandleByIndex(index), milliwatts)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rigup.checkpoints.tensor import Tensor
-from rigup.lab.hub.sparse_files import write_gguf
+from rigup.lab.hub.sparse_files import Value, write_gguf
 from rigup.lock import load_lock
 from tests.lab.fleet import UNIT, WEIGHTS, Fleet
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locki
 
 FOLDER = "/home/keeper/models"
 MODEL = f"{FOLDER}/Tiny-Q8_0.gguf"
-METADATA = {
+METADATA: dict[str, Value] = {
     "general.architecture": "llama",
     "llama.block_count": 2,
     "llama.embedding_length": 64,

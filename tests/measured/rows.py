@@ -53,12 +53,13 @@ class Row:
     @property
     def kv_gib(self) -> float | None:
         """KV cache."""
-        measured = self.data["measured"]
+        measured: dict[str, float] = self.data["measured"]
         return measured.get("kv_gib_all" if self.engine == "llama.cpp" else "kv_gib_per_gpu")
 
     def measured(self, key: str) -> float | None:
         """Any other figure."""
-        return self.data["measured"].get(key)
+        measured: dict[str, float] = self.data["measured"]
+        return measured.get(key)
 
 
 @cache
@@ -111,8 +112,8 @@ def candidate(row: Row) -> Candidate:
         release = release.model_copy(update={"version": row.version})
     usual = "f16" if row.engine == "llama.cpp" else "bf16"
     large = (gpu.memory_mib or 10**6) >= _LARGE_GPU_GIB * 1024
-    slots = data.get("max_num_seqs")
-    length = data.get("max_model_len") or 8192
+    slots: int | None = data.get("max_num_seqs")
+    length: int = data.get("max_model_len") or 8192
     return Candidate(
         rig=Rig(gpus=(gpu,) * data["gpu_count"], host_memory_gib=4096),
         service=Service(name="row", model=data["model"], flags=_flags(flags)),
@@ -124,7 +125,7 @@ def candidate(row: Row) -> Candidate:
         release=release,
         build=release.method,
         parallel=parallel,
-        context=length // slots if row.engine == "llama.cpp" else length,
+        context=length // slots if slots and row.engine == "llama.cpp" else length,
         kv_cache_type=_KV_TYPES.get(data.get("kv_cache_dtype", usual), usual),
         sequences=slots or (1024 if large else 256),
         batched_tokens=data.get("max_num_batched_tokens") or (8192 if large else 2048),

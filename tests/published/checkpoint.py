@@ -53,8 +53,10 @@ FLOAT_ROUTERS = ("minimax_m2",)
 
 def quantisation(entry: dict[str, Any]) -> dict[str, Any] | None:
     """What a repository says of its quantisation, as rigup reads it."""
-    config = entry["config"]
-    said = config.get("quantization_config") or (config.get("text_config") or {}).get("quantization_config")
+    config: dict[str, Any] = entry["config"]
+    said: dict[str, Any] | None = config.get("quantization_config") or (config.get("text_config") or {}).get(
+        "quantization_config"
+    )
     said = said or entry.get("hf_quant_config", {}).get("quantization")
     if said and config.get("expert_dtype"):
         return {**said, "expert_dtype": config["expert_dtype"]}

@@ -143,7 +143,7 @@ def read_configs() -> dict[str, dict[str, Any]]:
 def _with_layers(said: dict[str, Any]) -> dict[str, Any]:
     for table in (said.get("quantization"), said.get("quantization_config")):
         layers = table.get("quantized_layers") if table else None
-        if layers and "by_kind" in layers:
+        if table and layers and "by_kind" in layers:
             table["quantized_layers"] = {
                 name: json.loads(kind)
                 for kind, names in layers["by_kind"].items()

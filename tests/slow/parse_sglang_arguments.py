@@ -18,7 +18,7 @@ from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 parser = argparse.ArgumentParser()
 ServerArgs.add_cli_args(parser)
 actions = {option: action for action in parser._actions for option in action.option_strings}
-answers = []
+answers: list[dict[str, object]] = []
 for arguments in json.load(sys.stdin):
     told = io.StringIO()
     try:

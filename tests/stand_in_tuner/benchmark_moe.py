@@ -5,6 +5,8 @@ How it behaves is read from /run/rigup-test/tuner or $RIGUP_TEST_TUNER, JSON: {"
 It cannot show what a kernel is worth, nor whether the real tool runs in a build.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -12,6 +14,7 @@ import random
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.experimental.tqdm_ray import tqdm
@@ -24,14 +27,14 @@ SPACE = [
 GRID = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096]
 
 
-def behaviour():
+def behaviour() -> Any:
     for path in (os.environ.get("RIGUP_TEST_TUNER", ""), "/run/rigup-test/tuner"):
         if path and Path(path).exists():
             return json.loads(Path(path).read_text())
     return {}
 
 
-def name_of(args):
+def name_of(args: argparse.Namespace) -> str:
     config = json.loads((Path(args.model) / "config.json").read_text())
     experts, width = config["num_local_experts"], config["intermediate_size"]
     if args.enable_expert_parallel:
@@ -42,12 +45,11 @@ def name_of(args):
     return f"E={experts},N={width},device_name={device},dtype={args.dtype},block_shape=[128,128].json"
 
 
-@ray.remote(num_gpus=1)
 class Worker:
-    def __init__(self, seed):
+    def __init__(self, seed: int) -> None:
         self.device = int(ray.get_gpu_ids()[0])
 
-    def tune(self, tokens, space):
+    def tune(self, tokens: int, space: list[dict[str, int]]) -> dict[str, int] | None:
         best = None
         for launch in tqdm(space):
             while behaviour().get("hold") and Path(behaviour()["hold"]).exists():
@@ -55,21 +57,22 @@ class Worker:
             best = launch if launch["BLOCK_SIZE_M"] <= max(16, tokens) else best
         return best
 
-    def benchmark(self, tokens, name):
-        folder = os.environ.get("VLLM_TUNED_CONFIG_FOLDER")
+    def benchmark(self, tokens: int, name: str) -> tuple[dict[str, int], float]:
+        folder = os.environ.get("VLLM_TUNED_CONFIG_FOLDER", "")
         tuned = bool(folder) and (Path(folder) / name).exists()
         says = behaviour()
         noise = 1 + random.uniform(-1, 1) * says.get("noise", 0.001)
         return SPACE[0], 10.0 * (1 + tokens / 100) * noise / (says.get("gain", 1.2) if tuned else 1)
 
 
-def main(args):
+def main(args: argparse.Namespace) -> None:
     if words := behaviour().get("fail"):
         print("a line before", file=sys.stderr)
         sys.exit(words)
     tokens = args.batch_size or GRID
     ray.init()
-    workers = [Worker.remote(args.seed) for _ in range(int(ray.available_resources()["GPU"]))]
+    on_gpus = ray.remote(num_gpus=1)(Worker)
+    workers = [on_gpus.remote(args.seed) for _ in range(int(ray.available_resources()["GPU"]))]
     calls = [workers[n % len(workers)] for n in range(len(tokens))]
     if args.tune:
         rows = ray.get([worker.tune.remote(count, SPACE) for worker, count in zip(calls, tokens, strict=True)])

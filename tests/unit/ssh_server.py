@@ -15,7 +15,7 @@ class _Door(paramiko.ServerInterface):
         return "publickey"
 
     def check_auth_publickey(self, username: str, key: Any) -> int:
-        return int(paramiko.AUTH_FAILED)
+        return int(paramiko.common.AUTH_FAILED)
 
 
 class SshServer:

@@ -68,7 +68,7 @@ class Cluster:
             return None
         try:
             if self._client is None:
-                from ray._raylet import GcsClient  # type: ignore[import-not-found]
+                from ray._raylet import GcsClient
 
                 self._client = GcsClient(address=self.address)
             nodes = self._client.get_all_node_info(timeout=ASK_SECONDS).values()

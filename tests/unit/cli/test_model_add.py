@@ -13,7 +13,7 @@ from rigup.catalogue.catalogue import load_catalogue
 from rigup.checkpoints.tensor import Tensor
 from rigup.cli import main
 from rigup.lab.hub.server_process import StandInHub
-from rigup.lab.hub.sparse_files import write_gguf, write_safetensors
+from rigup.lab.hub.sparse_files import Value, write_gguf, write_safetensors
 from tests.published.checkpoint import write
 from tests.published.collect import read_configs, read_shapes
 
@@ -114,7 +114,7 @@ def test_a_quantisation_of_a_known_model_adds_a_checkpoint_alone(
     capsys.readouterr()
     assert main.main(["model", "add", "org/Tiny-1B"]) == 0
     assert "catalogue/: nothing to change" in capsys.readouterr().out
-    metadata = {"general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 64}
+    metadata: dict[str, Value] = {"general.architecture": "llama", "llama.block_count": 2, "llama.embedding_length": 64}
     metadata |= {"llama.attention.head_count": 4, "llama.attention.head_count_kv": 2, "llama.context_length": 4096}
     metadata |= {"llama.feed_forward_length": 96, "tokenizer.ggml.tokens": ["x"] * 100}
     shapes = {"attn_q": ("Q8_0", (64, 64), 4352), "ffn_up": ("Q8_0", (96, 64), 6528), "attn_norm": ("F32", (64,), 256)}
@@ -146,7 +146,7 @@ def test_folders_and_files_of_this_machine(tmp_path: Path, fleet: Path, capsys: 
     tiny(tmp_path / "weights/Tiny-2B-FP8")
     assert main.main(["model", "add", str(tmp_path / "weights/Tiny-2B-FP8"), "--repo", "me/Tiny-2B"]) == 0
     assert "Tiny-2B: 0.0 billion parameters" in capsys.readouterr().out
-    metadata = {"general.architecture": "llama", "llama.block_count": 1, "llama.embedding_length": 64}
+    metadata: dict[str, Value] = {"general.architecture": "llama", "llama.block_count": 1, "llama.embedding_length": 64}
     metadata |= {"llama.attention.head_count": 4, "llama.context_length": 4096, "tokenizer.ggml.tokens": ["x"] * 100}
     tensors = [
         Tensor("token_embd.weight", "F16", (100, 64), 12_800),

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command_for_host
 
-from rigup.connection import connections
 from rigup.connection.connector import RigupSSHConnector
 from rigup.connection.login_shell import with_marker
+from rigup.connection.pyinfra_internals import ConnectError
 from tests.unit.connection.local_channel import LocalChannel
 
 
@@ -23,7 +23,7 @@ class LocalConnector(RigupSSHConnector):
 
     def connect(self) -> None:
         if self.host.name in self.unreachable:
-            raise connections.ConnectError("Could not connect (timed out)")
+            raise ConnectError("Could not connect (timed out)")
         self.client = SimpleNamespace(get_transport=lambda: True, close=lambda: None)
 
     def disconnect(self) -> None:

@@ -79,5 +79,5 @@ def stub_labs(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Stubbed:
     monkeypatch.setattr(lab, "_wait_for_servers", nothing)
     monkeypatch.setattr(lab, "_ssh_port", lambda number: 22)
     monkeypatch.setattr(lab, "dismantle", lambda number, index: there.dismantled.append((number, index)))
-    assert setup.network is network
+    assert vars(setup)["network"] is network
     return there

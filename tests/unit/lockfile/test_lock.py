@@ -20,6 +20,7 @@ from rigup.lockfile.upgrade import Upgrade
 from rigup.plan import Plan
 from rigup.project import inventory
 from rigup.project.inventory import Project, load_project
+from rigup.project.planning import plan_project
 from tests.serving import serving
 from tests.unit.sources.replayed_hub import COMMIT, ReplayedHub, stored_apart
 
@@ -141,7 +142,7 @@ def test_everything_that_an_accepted_plan_rests_on_is_pinned(quad: Fleet) -> Non
 
 def test_the_plan_takes_what_is_locked(quad: Fleet) -> None:
     quad.lock()
-    plan: Plan = locking.plan_project(quad.project())[0]
+    plan: Plan = plan_project(quad.project())[0]
     assert plan.checkpoint is not None and plan.build is not None and plan.driver is not None
     assert (plan.checkpoint.revision, plan.checkpoint.bytes) == (COMMIT, 78_100_000_000)
     assert plan.checkpoint.entry == "UD-IQ2_M/MiniMax-M2.1-UD-IQ2_M-00001-of-00002.gguf"
@@ -308,7 +309,7 @@ def test_a_fleet_without_a_lock_begins_with_what_it_uses_of_the_toolkits(
 def test_a_checkpoint_that_turns_out_too_large_is_replaced_and_stays_locked(fleet: Fleet) -> None:
     fleet.describe({"model": "MiniMax-M2.1", "engine": "llama.cpp", "context": 32768})
     catalogue = load_catalogue()
-    first = locking.plan_project(fleet.project())[0].checkpoint
+    first = plan_project(fleet.project())[0].checkpoint
     assert first is not None
     sizes: dict[str, dict[str, int]] = {}
     for entry in (entry for entry in catalogue.checkpoints if entry.model == "MiniMax-M2.1" and entry.scheme == "gguf"):
@@ -317,7 +318,7 @@ def test_a_checkpoint_that_turns_out_too_large_is_replaced_and_stays_locked(flee
     for repo, files in sizes.items():
         fleet.serve(repo, files)
     lock = fleet.lock()
-    second = locking.plan_project(fleet.project())[0].checkpoint
+    second = plan_project(fleet.project())[0].checkpoint
     assert second is not None and second.files
     assert {(first.repo, first.quant), (second.repo, second.quant)} == {(c.repo, c.quant) for c in lock.checkpoints}
     assert (first.repo, first.quant) != (second.repo, second.quant)

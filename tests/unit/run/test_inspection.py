@@ -25,7 +25,7 @@ from rigup.run.runner import Run
 from tests.unit.preflight.test_checks import GOOD, NOW, PLAN
 
 Make = Callable[..., Run]
-RELEASE = {"build": "b", "checkpoint": None, "command": [], "environment": {}}
+RELEASE: dict[str, Any] = {"build": "b", "checkpoint": None, "command": [], "environment": {}}
 SERVED = replace(
     GOOD,
     builds=("b",),

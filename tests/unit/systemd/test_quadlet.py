@@ -62,7 +62,7 @@ def planned(gpus: Any, service: dict[str, Any], lock: Lock = LOCK, **rig: Any) -
     return unbound(plan_service("host", "group", found, wanted, CATALOGUE, lock))
 
 
-CASES = {
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "vllm": ("4x B200", VLLM),
     "vllm-for-others": ("4x B200", {**VLLM, **OTHERS}),
     "sglang-for-others": ("4x B200", {**SGLANG, **OTHERS}),

@@ -39,7 +39,7 @@ def main() -> int:
 
 def multiply(seconds: float) -> float:
     """Multiplies on all GPUs at once; returns when each had begun. Raises the first error of any."""
-    import torch  # type: ignore[import-not-found]
+    import torch
 
     devices = range(torch.cuda.device_count())
     if not devices:

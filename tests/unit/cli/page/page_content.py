@@ -94,7 +94,7 @@ def result(began: str, concurrencies: tuple[int, ...] = SWEEP, release: str = "4
 
 def hash_of(text: str) -> int:
     """The same number in every process."""
-    return sum(ord(letter) * 31**place for place, letter in enumerate(text)) % 2**32
+    return sum(ord(letter) * pow(31, place, 2**32) for place, letter in enumerate(text)) % 2**32
 
 
 def results() -> tuple[dict[str, Any], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -54,7 +55,12 @@ def hostile() -> FleetContent:
     return FleetContent(PageOrigin(HOSTILE, HOSTILE, "1", HOSTILE, HOSTILE, HOSTILE), (replace(said, group=HOSTILE),))
 
 
-FLEETS = {"each state": fleet, "two hundred": many, "hostile": hostile, "one": lambda: fleet(host())}
+FLEETS: dict[str, Callable[[], FleetContent]] = {
+    "each state": fleet,
+    "two hundred": many,
+    "hostile": hostile,
+    "one": lambda: fleet(host()),
+}
 
 
 @pytest.fixture(scope="module", params=FLEETS)

@@ -50,7 +50,7 @@ def test_the_holder_of_the_lock_is_named() -> None:
 
 def test_waits_while_the_lock_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
-    host = Scripted({"sh": [LOCKED, LOCKED, ""]})
+    host: Any = Scripted({"sh": [LOCKED, LOCKED, ""]})
     commands.wait_for_lock(host, "driver")
     assert len(host.commands) == 3
 
@@ -59,14 +59,15 @@ def test_gives_up_after_a_while_and_names_the_holder(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
     with pytest.raises(HostFailed) as caught:
-        commands.wait_for_lock(Scripted({"sh": [LOCKED]}), "driver")
+        host: Any = Scripted({"sh": [LOCKED]})
+        commands.wait_for_lock(host, "driver")
     assert caught.value.message.endswith("process 4711 (unattended-upgr) has held apt's lock for 0 s")
     assert "ps 4711" in (caught.value.hint or "")
 
 
 def test_a_step_whose_turn_comes_after_ctrl_c_leaves_apt_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_cancelled", False)
-    host = Scripted({"sh": [""], "dpkg": [""], "find": [""]})
+    host: Any = Scripted({"sh": [""], "dpkg": [""], "find": [""]})
     with commands.turn(host):
         waiting = gevent.spawn(commands.install, host, "environment", ["curl"])
         gevent.sleep(0)
@@ -80,7 +81,8 @@ def test_a_first_boot_is_waited_for_and_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
     said: list[str] = []
     monkeypatch.setattr(commands, "report", lambda progress: said.append(progress.text))
-    commands.wait_for_lock(Scripted({"sh": [f"cloud-init\n{LOCKED}", LOCKED, ""]}), "packages")
+    host: Any = Scripted({"sh": [f"cloud-init\n{LOCKED}", LOCKED, ""]})
+    commands.wait_for_lock(host, "packages")
     assert said == [
         "waiting for cloud-init to finish",
         "waiting for apt's lock, held by process 4711 (unattended-upgr)",
@@ -91,7 +93,8 @@ def test_a_first_boot_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(commands, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(commands, "LOCK_SECONDS", 0.0)
     with pytest.raises(HostFailed) as caught:
-        commands.wait_for_lock(Scripted({"sh": ["cloud-init\n"]}), "packages")
+        host: Any = Scripted({"sh": ["cloud-init\n"]})
+        commands.wait_for_lock(host, "packages")
     assert caught.value.message == "box: packages: cloud-init has been setting up the host for 0 s"
     assert "cloud-init status --long" in (caught.value.hint or "")
 
@@ -116,15 +119,16 @@ class Contended(Scripted):
 
 
 def test_apt_is_tried_again_if_another_process_was_faster() -> None:
-    host = Contended(times=2)
+    host: Any = Contended(times=2)
     commands.install(host, "driver", ["nvidia-open"])
     assert len(host.installs) == 3
     with pytest.raises(HostFailed, match="lock-frontend"):
-        commands.install(Contended(times=99), "driver", ["nvidia-open"])
+        host: Any = Contended(times=99)
+        commands.install(host, "driver", ["nvidia-open"])
 
 
 def test_nothing_asks_and_nothing_restarts_services_behind_rigup() -> None:
-    host = Contended(times=0)
+    host: Any = Contended(times=0)
     commands.install(host, "driver", ["nvidia-open"])
     (line,) = host.installs
     assert "--setenv=DEBIAN_FRONTEND=noninteractive --setenv=NEEDRESTART_SUSPEND=1" in line
@@ -147,7 +151,8 @@ def test_the_line_that_says_why(text: str, reason: str) -> None:
 
 
 def test_versions_are_listed_once_newest_first() -> None:
-    found = commands.versions(Scripted({"apt-cache": [MADISON]}), ["nvidia-open", "nvidia-fabricmanager"])
+    host: Any = Scripted({"apt-cache": [MADISON]})
+    found = commands.versions(host, ["nvidia-open", "nvidia-fabricmanager"])
     assert found == {
         "nvidia-open": ("590.48.01-1", "580.178.04-1"),
         "nvidia-fabricmanager": ("580.178.04-1ubuntu2",),

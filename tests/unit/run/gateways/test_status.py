@@ -15,6 +15,7 @@ from rigup.cli.page.gateway_section import gateway_section
 from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.gateway_settings import GatewaySettings, SharedAddress
+from rigup.operations.primitives import remote
 from rigup.run.gateways import status as gateway_status
 from rigup.run.gateways.status import gateway_as_json, gateways_of
 from rigup.run.result import HostResult
@@ -109,7 +110,7 @@ def test_it_is_said_which_gateway_has_the_shared_address(
         said = '[{"addr_info":[{"local":"10.0.0.5"}]}]' if host.name == holder else "[{}]"
         return SimpleNamespace(ok=True, stdout=said)
 
-    monkeypatch.setattr(gateway_status.remote, "run", ip)
+    monkeypatch.setattr(remote, "run", ip)
     found = gateways_of(run)
     assert {one["gateway"]: one["holds_shared_address"] for one in found} == {
         name: name == holder for name in ("one", "two")

@@ -18,7 +18,7 @@ from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
-LOCK = f"let rigup install and hold {NEW}: rigup lock --upgrade driver"
+LOCK = f"hold {NEW}: rigup lock"
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def row(fleet: GpuFleet, expect: int) -> dict[str, Any]:
 
 def test_a_host_without_a_driver_is_refused_before_anything_is_changed(fleet: GpuFleet) -> None:
     said = error(fleet.apply(expect=2))
-    none = "no NVIDIA driver is loaded, and rigup.lock pins none; this plan needs 580 or later"
-    assert said == {"message": f"{fleet.host.name}: {none}", "hint": f"{LOCK}; or install one yourself"}
+    assert said["message"].startswith(f"{fleet.host.name}: no NVIDIA driver ")
+    assert "580" in said["message"] and LOCK in said["hint"]
     assert fleet.installed() == {}
     assert not fleet.host.says("ls /opt/rigup")
 
@@ -54,11 +54,9 @@ def test_a_driver_below_what_the_build_needs_is_refused_with_both_numbers(fleet:
     fleet.host.machine.reboot()
     assert fleet.loaded() == TOO_OLD
     said = error(fleet.apply(expect=2))
-    assert said["message"] == (
-        f"{fleet.host.name}: driver {TOO_OLD} is loaded, which runs CUDA up to 12.8; "
-        "llama.cpp b11434 is built with CUDA 13.0.2 and needs driver 580 or later"
-    )
-    assert said["hint"] == f"{LOCK}; or reinstall the driver that this host had"
+    assert said["message"].startswith(f"{fleet.host.name}: driver {TOO_OLD} ")
+    assert all(word in said["message"] for word in ("12.8", "llama.cpp b11434", "13.0.2", "580")), said
+    assert LOCK in said["hint"]
 
 
 def test_one_that_is_enough_is_used_and_left_alone(fleet: GpuFleet) -> None:
@@ -76,9 +74,10 @@ def test_one_that_is_enough_is_used_and_left_alone(fleet: GpuFleet) -> None:
 def test_one_that_moved_by_hand_is_one_line_of_diff_and_of_status(fleet: GpuFleet) -> None:
     fleet.upgrade_by_hand(NEW)
     (host,) = fleet.rigup("diff", "--json", expect=1).json["hosts"]
-    moved = f"driver {OLD} is loaded but {NEW} is installed; CUDA programs cannot start until they match"
-    said = {"what": "driver", "message": moved, "service": "", "hint": f"reboot the host; or {LOCK}"}
-    assert (host["errors"], host["drift"]) == ([], [said])
+    moved = f"driver {OLD} is loaded but {NEW} is installed"
+    (said,) = host["drift"]
+    assert host["errors"] == [] and (said["what"], said["service"]) == ("driver", "")
+    assert said["message"].startswith(moved) and LOCK in said["hint"]
     found = row(fleet, expect=1)
     assert (found["driver"], found["drift"], found["health"]) == (f"{OLD}, {NEW} installed", "driver", "answers")
     shown = fleet.rigup("diff", expect=1).text

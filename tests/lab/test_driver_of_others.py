@@ -42,11 +42,9 @@ def test_a_kept_driver_below_what_the_build_needs_is_refused_with_both_numbers(f
     assert fleet.loaded() == DEBIANS
     fleet.describe_gpus(OLD, driver="keep")
     said = error(fleet.apply(expect=2))
-    assert said["message"] == (
-        f"{fleet.host.name}: driver {DEBIANS} is loaded, which runs CUDA up to 12.4; "
-        "llama.cpp b11434 is built with CUDA 13.0.2 and needs driver 580 or later"
-    )
-    assert said["hint"].startswith('let rigup install and hold the lock\'s: remove driver = "keep"')
+    assert said["message"].startswith(f"{fleet.host.name}: driver {DEBIANS} ")
+    assert all(word in said["message"] for word in ("12.4", "llama.cpp b11434", "13.0.2", "580")), said
+    assert 'remove driver = "keep"' in said["hint"]
 
 
 def test_debians_own_is_named_and_replaced(fleet: GpuFleet) -> None:
@@ -97,11 +95,11 @@ def test_a_run_files_driver_is_refused_with_its_uninstaller(fleet: GpuFleet) -> 
     fleet.host.tell("printf '#!/bin/sh\\n' >/usr/bin/nvidia-uninstall; chmod +x /usr/bin/nvidia-uninstall")
     before = fleet.host.tell("dpkg-query -W")
     said = error(fleet.apply(expect=2))
-    run = f"{fleet.host.name}: driver {RUN_FILES} belongs to no package: NVIDIA's .run installer"
-    assert said == {"message": f"{run} installed it", "hint": f"on the host: nvidia-uninstall; or keep it: {KEEP}"}
+    assert said["message"].startswith(f"{fleet.host.name}: driver {RUN_FILES} ") and ".run" in said["message"]
+    assert "nvidia-uninstall;" in said["hint"] and KEEP in said["hint"]
     fleet.host.tell("rm /usr/bin/nvidia-uninstall")
     (drift,) = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
-    assert drift["message"].endswith("NVIDIA's .run installer installed it, but its uninstaller is gone")
+    assert RUN_FILES in drift["message"] and "uninstaller" in drift["message"]
     assert f"sh NVIDIA-Linux-x86_64-{RUN_FILES}.run --uninstall" in drift["hint"]
     assert fleet.host.tell("dpkg-query -W") == before
     fleet.host.tell(f"rm {LIBRARY}.{RUN_FILES}; ln -sf libnvidia-ml.so.{NEW} {LIBRARY}.1")

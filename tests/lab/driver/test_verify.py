@@ -66,12 +66,12 @@ def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> N
     fleet.host.tell("rm -f /run/lab-gpus/gpu*")
     assert {
         "GPU 0: its link has 8 lanes of 16",
-        "GPU 2: its link runs at PCIe generation 1 under load, but card and slot support 4",
         "GPU 3: slowed down at 92 °C: hardware slowdown, hardware thermal",
         "GPU 1 to GPU 0: data arrive changed",
     } <= said
-    assert any(message.startswith("the driver is patched: it gives GeForce cards P2P over PCIe") for message in said)
-    assert "CHANGED" in shown and "hint: set the slot's lanes in the BIOS" in shown
+    assert any(message.startswith("GPU 2: its link runs at PCIe generation 1 ") for message in said)
+    assert any("P2P over PCIe" in message for message in said)
+    assert "CHANGED" in shown and "hint: set the slot" in shown
 
 
 MOCK = Path(__file__).parents[2] / "unit/bench/mock_endpoint.py"
@@ -105,7 +105,7 @@ def test_cards_are_watched_under_load(fleet: GpuFleet) -> None:
     assert found["load"]["gpus"][3]["held_back"] == {"hardware slowdown": 1, "hardware thermal": 1}
     hot = "GPU 3: slowed down in 100% of the load at up to 92 °C: hardware slowdown, hardware thermal; 900 MHz of 2100"
     said = {one["message"]: one["problem"] for one in found["findings"]}
-    assert said[hot] and said["GPU 0: at its power limit of 350 W in 100% of the load"] is False
+    assert said[hot] and not next(said[message] for message in said if message.startswith("GPU 0: at its power"))
     _serve_mock(fleet)
     found = verified(fleet, "--read-only", "--load", "5", expect=1)
     host.tell("systemctl stop rigup-mock; rm -r /etc/rigup/services/mock; rm -f /run/lab-gpus/gpu*")

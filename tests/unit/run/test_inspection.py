@@ -68,22 +68,23 @@ def seen(run: Inspection) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("probe", "what"),
+    ("probe", "named"),
     [
-        (FULL, "the weights need 102.0 GB in /var/lib, but only 50.0 GB are free"),
-        (LATE, "its clock is 400 s behind this machine's: certificate checks and apt would fail"),
-        (READ_ONLY, "/etc is not writable"),
-        (TAKEN, "port 8000 of service chat is in use by python3"),
+        (FULL, ("102.0 GB", "/var/lib")),
+        (LATE, ("clock", "400 s")),
+        (READ_ONLY, ("/etc",)),
+        (TAKEN, ("8000", "python3")),
     ],
     ids=["full", "late", "read-only", "taken"],
 )
 def test_what_speaks_against_an_apply_is_drift_and_the_service_is_asked(
-    looking: Callable[[Probe], Inspection], probe: Probe, what: str
+    looking: Callable[[Probe], Inspection], probe: Probe, named: tuple[str, ...]
 ) -> None:
     with looking(probe) as run:
         run.connect_and_probe()
         run.verify()
-        assert seen(run) == [("host", what)]
+        ((what, message),) = seen(run)
+        assert what == "host" and all(word in message for word in named)
         result = run.results["box"]
         shown = row(result, PLAN, run.drift["box"])
         set_states([result], [shown])

@@ -86,6 +86,6 @@ def test_from_three_starts_to_a_constant(fleet: GpuFleet, tmp_path: Path, monkey
     )
     # the very first start, when nobody had set what is in use, says nothing
     (left_out,) = calibration["left_out"]
-    assert left_out.endswith("less memory is in use than weights and KV cache alone should take")
+    assert "less memory" in left_out
     assert overhead(fleet) == before - 900 + calibration["wanted_mib"]
     fleet.apply()

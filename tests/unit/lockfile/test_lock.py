@@ -219,7 +219,7 @@ def test_a_new_lock_has_what_the_repository_of_its_system_has(quad: Fleet) -> No
 def test_an_existing_lock_moves_one_step_at_a_time(quad: Fleet) -> None:
     quad.lock()
     quad.describe(IQ2_M, rig=LATE)
-    assert "no driver before branch 595; rigup.lock pins 580.178.04" in quad.refusal().message
+    assert "branch 595; rigup.lock pins 580.178.04" in quad.refusal().message
     assert newer_packages(quad.lock(upgrade="driver=595")) == ("595", "13.0.2")
     assert newer_packages(quad.lock(upgrade="cuda-toolkit=13.3")) == ("595", "13.3.1")
     assert quad.stale() == ()
@@ -241,7 +241,7 @@ def test_a_driver_that_keeps_more_memory_than_a_plan_leaves_is_not_locked(fleet:
     fleet.lock()
     error = fleet.refusal(upgrade="driver=595.71.05")
     assert error.message.startswith("--upgrade driver=595.71.05: a.lan: chat would be refused: ")
-    assert "driver branches from 595 on reserve 1,400 MiB more of each GPU" in error.message
+    assert "595" in error.message and "1,400 MiB" in error.message
     assert fleet.lock(upgrade="driver=590.48.01").driver.version == "590.48.01"  # type: ignore[union-attr]
 
 
@@ -377,10 +377,9 @@ def test_what_makes_a_lock_stale(quad: Fleet) -> None:
 def test_a_lock_under_which_a_service_is_refused_does_not_pin_everything(quad: Fleet) -> None:
     quad.lock()
     quad.describe({**IQ2_M, "context": 10**7})
-    assert quad.stale() == (
-        "a.lan and 1 more: chat is refused: MiniMax-M2.1 supports 196,608 tokens of context, not 10,000,000 "
-        "[context-limit]",
-    )
+    (stale,) = quad.stale()
+    assert stale.startswith("a.lan and 1 more: chat is refused: ") and stale.endswith(" [context-limit]")
+    assert "196,608" in stale and "10,000,000" in stale
 
 
 def test_a_refused_service_is_left_out(quad: Fleet) -> None:

@@ -51,7 +51,7 @@ WRITTEN: list[tuple[dict[str, str], tuple[str, ...], str]] = [
     ({DATA: service(model=MODEL, port=99999)}, (), f"{DATA}: services.chat.port: must be at most 65535"),
     ({DATA: service(model=MODEL, context=-4096)}, (), f"{DATA}: services.chat.context: must be at least 1"),
     ({DATA: service(model=MODEL, context=10**12)}, (), f"{DATA}: services.chat.context: must be at most 16777216"),
-    ({DATA: service(model=MODEL, port="8000")}, (), f"{DATA}: services.chat.port: must be a whole"),
+    ({DATA: service(model=MODEL, port="8000")}, (), f"{DATA}: services.chat.port: must be "),
     ({DATA: service(model=MODEL, prot=1)}, (), f"{DATA}: services.chat.prot: unknown key"),
     ({DATA: service(model=MODEL, listen="everywhere")}, (), f'{DATA}: services.chat.listen: "everywhere" '),
     ({DATA: service(model="SmolLM2-135M-Instrct")}, (), f"{DATA}: services.chat.model: unknown model "),

@@ -224,14 +224,16 @@ def test_what_changes_no_memory_passes(engine: str, flags: dict[str, Any]) -> No
     assert memory_options.uncounted_option(asked(engine, flags=flags)) == ()
 
 
+DECIDED, IN_SERVICE = "is decided by the plan", "in the service instead"
+
+
 @pytest.mark.parametrize(
     ("engine", "flag", "value"),
     [("vllm", "--quantization", "fp8"), ("vllm", "-q", "fp8"), ("sglang", "--quantization", "modelopt_fp4")],
 )
 def test_the_format_of_the_weights_is_that_of_the_checkpoint(engine: str, flag: str, value: str) -> None:
     (finding,) = options.decided_option(asked(engine, flags={flag: value}))
-    assert finding.message == f"{flag} is decided by the plan"
-    assert finding.hint == "set checkpoint in the service instead"
+    assert (finding.message, finding.hint) == (f"{flag} {DECIDED}", f"set checkpoint {IN_SERVICE}")
 
 
 def test_drafting_without_a_model_costs_nothing() -> None:
@@ -252,7 +254,7 @@ def test_drafting_without_a_model_costs_nothing() -> None:
 )
 def test_which_gpus_is_asked_for_in_the_service(engine: str, flag: str) -> None:
     (finding,) = options.decided_option(asked(engine, flags={flag: "1"}))
-    assert (finding.message, finding.hint) == (f"{flag} is decided by the plan", "set gpus in the service instead")
+    assert (finding.message, finding.hint) == (f"{flag} {DECIDED}", f"set gpus {IN_SERVICE}")
 
 
 @pytest.mark.parametrize(
@@ -261,13 +263,13 @@ def test_which_gpus_is_asked_for_in_the_service(engine: str, flag: str) -> None:
         (
             "vllm",
             "CUDA_VISIBLE_DEVICES",
-            "CUDA_VISIBLE_DEVICES is decided by the plan",
-            "set gpus in the service instead",
+            f"CUDA_VISIBLE_DEVICES {DECIDED}",
+            f"set gpus {IN_SERVICE}",
         ),
         (
             "sglang",
             "CUDA_DEVICE_ORDER",
-            "CUDA_DEVICE_ORDER is decided by the plan",
+            f"CUDA_DEVICE_ORDER {DECIDED}",
             "leave it out: rigup numbers GPUs as NVML does",
         ),
         (

@@ -138,10 +138,9 @@ def test_a_wheelhouse_that_lacks_a_file_is_refused_before_any_host_is_asked(flee
     name = "torch-2.13.0+cpu-py3-none-any.whl"
     (fleet.house / name).unlink()
     run = fleet.rigup("apply", "--yes", expect=2)
-    assert run.stderr.read_text().splitlines() == [
-        f"rigup: group_data/boxes.py: wheelhouse: {fleet.house} lacks {name}, which rigup.lock pins",
-        "hint: add what is missing: rigup lock --vendor house",
-    ]
+    error, hint = run.stderr.read_text().splitlines()
+    assert error.startswith(f"rigup: group_data/boxes.py: wheelhouse: {fleet.house} lacks {name}")
+    assert hint.endswith("rigup lock --vendor house")
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def test_it_is_locked_served_and_watched(kept: Fleet) -> None:
         (f"printf x | dd of={MODEL} bs=1 seek=5000 conv=notrunc status=none", f"{MODEL}: sha256 is "),
         (f"chmod 600 {MODEL}; touch {MODEL}", f"{MODEL}: services may not read it; on the host: chmod o+r {MODEL}"),
         (f"ln -sf /etc/shadow {MODEL}", f"{MODEL}: is at /etc/shadow, where rigup does not accept weights"),
-        (f"rm {MODEL}; mkfifo {MODEL}", f"{MODEL}: not a regular file"),
+        (f"rm {MODEL}; mkfifo {MODEL}", f"{MODEL}: not a regular"),
     ],
     ids=["missing", "longer", "changed", "unreadable", "link", "fifo"],
 )

@@ -217,7 +217,7 @@ def test_a_rate_limit_slows_both_ways(machine: Machine) -> None:
         started = time.monotonic()
         machine.ssh(command, input=input, check=True)
         assert time.monotonic() - started > 1.5  # 16 Mbit at 8 Mbit a second take 2 s
-    with pytest.raises(InputError, match="rate: fast is not a rate"):
+    with pytest.raises(InputError, match="rate: fast "):
         machine.rate("fast")
 
 

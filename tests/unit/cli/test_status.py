@@ -178,7 +178,7 @@ def test_a_service_that_no_plan_names_has_a_line() -> None:
 
 def test_scripts_hear_why_a_host_says_nothing() -> None:
     gone, fine = HostResult("gpu1"), HostResult("gpu2", "unchanged")
-    gone.fail("unreachable", Unreachable("gpu1: no response in time", "is it on?"))
+    gone.fail("unreachable", Unreachable("gpu1: it is gone", "is it on?"))
     rows = [row(gone, planned())]
     assert status_as_json(rows, [gone, fine], []) == {
         "schema": 1,
@@ -186,7 +186,7 @@ def test_scripts_hear_why_a_host_says_nothing() -> None:
             {
                 "host": "gpu1",
                 "state": "unreachable",
-                "errors": [{"message": "gpu1: no response in time", "hint": "is it on?"}],
+                "errors": [{"message": "gpu1: it is gone", "hint": "is it on?"}],
             },
             {"host": "gpu2", "state": "unchanged", "errors": []},
         ],

@@ -16,6 +16,7 @@ from tests.unit.planner.inputs.texts import (
     ADDRESSES,
     KIND,
     LIST,
+    NAME_LIST,
     NO_ADDRESS,
     NUMBER,
     ONE_OF,

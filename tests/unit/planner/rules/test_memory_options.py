@@ -12,6 +12,8 @@ from rigup.planner.rules import memory_options, options
 from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from tests.unit.planner.rules.builder import CATALOGUE, candidate
 
+WHOLE = "a whole number from"
+
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
 RANGE = "leave it out, or write a number in that range"
 PART = "must be a fraction of the GPU, above 0 and at most 0.98"
@@ -43,52 +45,52 @@ BAD_NUMBERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no sequence": (
         "vllm",
         {"--max-num-seqs": 0},
-        "--max-num-seqs must be a whole number from 1 to 65,536, not 0",
+        f"--max-num-seqs must be {WHOLE} 1 to 65,536, not 0",
     ),
     "endless sequences": (
         "vllm",
         {"--max-num-seqs": "inf"},
-        '--max-num-seqs must be a whole number from 1 to 65,536, not "inf"',
+        f'--max-num-seqs must be {WHOLE} 1 to 65,536, not "inf"',
     ),
     "sequences beyond counting": (
         "vllm",
         {"--max-num-seqs": 10**400},
-        f"--max-num-seqs must be a whole number from 1 to 65,536, not {str(10**400)[:57]}...",
+        f"--max-num-seqs must be {WHOLE} 1 to 65,536, not {str(10**400)[:57]}...",
     ),
     "a short form of thousands": (
         "vllm",
         {"--max-num-batched-tokens": "8k"},
-        '--max-num-batched-tokens must be a whole number from 1 to 16,777,216, not "8k"',
+        f'--max-num-batched-tokens must be {WHOLE} 1 to 16,777,216, not "8k"',
     ),
     "half a GiB": (
         "vllm",
         {"--cpu-offload-gb": 10.5},
-        "--cpu-offload-gb must be a whole number from 0 to 65,536, not 10.5",
+        f"--cpu-offload-gb must be {WHOLE} 0 to 65,536, not 10.5",
     ),
     "a whole number with a point": (
         "sglang",
         {"--max-running-requests": 8.0},
-        "--max-running-requests must be a whole number from 1 to 65,536, not 8.0",
+        f"--max-running-requests must be {WHOLE} 1 to 65,536, not 8.0",
     ),
     "no chunks": (
         "sglang",
         {"--chunked-prefill-size": -1},
-        "--chunked-prefill-size must be a whole number from 1 to 16,777,216, not -1",
+        f"--chunked-prefill-size must be {WHOLE} 1 to 16,777,216, not -1",
     ),
     "slots to be found": (
         "llama.cpp",
         {"-np": -1},
-        "-np must be a whole number from 1 to 65,536, not -1",
+        f"-np must be {WHOLE} 1 to 65,536, not -1",
     ),
     "a cache in words": (
         "llama.cpp",
         {"-cram": "4G"},
-        '-cram must be a whole number from -1 to 67,108,864, not "4G"',
+        f'-cram must be {WHOLE} -1 to 67,108,864, not "4G"',
     ),
     "a raised two": (
         "llama.cpp",
         {"--ubatch-size": "²"},
-        '--ubatch-size must be a whole number from 1 to 16,777,216, not "²"',
+        f'--ubatch-size must be {WHOLE} 1 to 16,777,216, not "²"',
     ),
 }
 

@@ -116,7 +116,7 @@ def main() -> None:
         options = json.loads(file_of(OPTIONS, engine.name).read_text())
         for release in engine.versions:
             if release.version not in abilities["versions"]:
-                print(f"{engine.name} {release.version}: what it can serve", flush=True)
+                print(f"{engine.name} {release.version}: its abilities", flush=True)
                 found = abilities_of(release)
                 package = {"file": found.file, "sha256": found.sha256}
                 kinds: dict[str, Any] = {kind: found.names(kind) for kind in KINDS if found.names(kind)}

@@ -1,7 +1,7 @@
 """Machines that rigup refuses to change: what the message names, exit code 2, and the machine as it was.
 
 Everything goes through `rigup apply --yes`, which would change the machine if it came that far. More of what is refused
-needs no machine: tests/unit/cli/sessions/test_session_bad_input.py.
+needs no machine: tests/unit/cli/sessions/test_session_bad_input.py and tests/unit/preflight.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def line_of(text: str, start: str) -> int:
         ('path = "Smol', 'path = "../Smol', "checkpoints[0].files[0].path", "is not valid here"),
         ('root = "', 'roof = "', "sources[0].root", "missing"),
         ('root = "', 'hat = 1\nroot = "', "sources[0].hat", "unknown key"),
-        ('branch = "580"', 'branch = "590"', "driver", "version 580.178.04 is not of branch 590"),
+        ('branch = "580"', 'branch = "590"', "driver", "branch 590"),
         ('nvcc-13-0 = "13', 'nvcc-13-0 = "x13', "cuda_toolkit.packages.cuda-nvcc-13-0", "is not valid here"),
         ('demo.py" = "sha256:', 'demo.py" = "md5:', "inputs.inventories/demo.py", "is not valid here"),
     ],
@@ -73,7 +73,7 @@ def test_what_is_no_toml_or_no_file(tmp_path: Path) -> None:
         load_lock(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(InputError, match="not a regular file"):
+    with pytest.raises(InputError, match=r"rigup\.lock: not a regular"):
         load_lock(path)
 
 

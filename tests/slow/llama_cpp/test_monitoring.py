@@ -242,7 +242,7 @@ def test_every_alert_can_be_computed(site: Site) -> None:
     assert {rule["name"]: rule.get("lastError", "") for rule in rules if rule["health"] != "ok"} == {}
     site.fleet.host.tell("systemctl stop rigup-chat")
     firing = ['ALERTS{alertname="RigupServiceNotActive", service="chat"}']
-    wait_for(lambda: site.query(firing)[0]["data"]["result"], "the alert of a service that was stopped", 60)
+    wait_for(lambda: site.query(firing)[0]["data"]["result"], "the alert of a stopped service", 60)
     site.fleet.host.tell("systemctl start rigup-chat")
 
 

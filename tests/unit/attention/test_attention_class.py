@@ -134,9 +134,7 @@ def test_a_model_names_each_layer_once(m2: Model) -> None:
     fields = m2.model_dump()
     for layers in ("0-60", "0-62", "1-61"):
         wrong = [{"kind": "full", "layers": layers, "heads": 48, "kv_heads": 8, "head_dim": 128}]
-        with pytest.raises(
-            ValueError, match="attention: each layer from 0 to 61 must be in one entry, and in no other"
-        ):
+        with pytest.raises(ValueError, match="attention: each layer from 0 to 61"):
             Model.model_validate({**fields, "attention": wrong})
 
 

@@ -74,12 +74,12 @@ def broken(tmp_path: Path, old: str, new: str) -> InputError:
 
 
 def test_broken_files_are_reported_by_path_and_key(tmp_path: Path) -> None:
-    assert "default_version: b1 is not in versions" in broken(tmp_path, '"b11434"', '"b1"').message
+    assert "default_version: b1 " in broken(tmp_path, '"b11434"', '"b1"').message
     assert "formats.0.minimum: " in broken(tmp_path, 'minimum = "0.0"', 'minimum = "low"').message
     assert "formats.0.source: missing" in broken(tmp_path, 'source = "llama.cpp b11434: GGUF', 'note = "').message
     assert "surprise: unknown key" in broken(tmp_path, 'name = "llama.cpp"', 'surprise = 1\nname = "llama.cpp"').message
     found = broken(tmp_path, '\nversion = "b11434"', '\nversion = "latest"').message
-    assert ': versions.0.version: "latest" is not a version like "0.33.0" or "b11434"' in found
+    assert ': versions.0.version: "latest" ' in found
     assert "line" in broken(tmp_path, "[[versions]]", "[[versions").message
 
 

@@ -195,7 +195,7 @@ def test_a_draft_layer_beside_layers_of_two_kinds(name: str, kind: str) -> None:
 @pytest.mark.parametrize("said", [17, -1, "many"])
 def test_an_absurd_count_of_draft_layers_is_refused(said: object) -> None:
     config = {**CONFIGS["Qwen/Qwen3-235B-A22B"]["config"], "num_nextn_predict_layers": said}
-    with pytest.raises(InputError, match="num_nextn_predict_layers: must be a whole number from 0 to 16"):
+    with pytest.raises(InputError, match=r"num_nextn_predict_layers: must be .* to 16, "):
         read_draft_layers(Config(config, "some"))
 
 

@@ -28,6 +28,9 @@ TENSORS = (
 )
 
 
+DAMAGED = "choose another revision: this one is damaged"
+
+
 def source_of(content: bytes, size: int | None = None) -> ByteSource:
     """A file of these bytes, and of as many more as `size` says."""
     whole = len(content) if size is None else size
@@ -35,7 +38,7 @@ def source_of(content: bytes, size: int | None = None) -> ByteSource:
     def fetch(start: int, count: int) -> bytes:
         return content[start : start + count].ljust(count, b"\0")
 
-    return ByteSource("org/model: x.safetensors", whole, "choose another revision: this one is damaged", fetch)
+    return ByteSource("org/model: x.safetensors", whole, DAMAGED, fetch)
 
 
 def with_json(entries: Any, room: int = 0, length: int | None = None) -> ByteSource:
@@ -123,7 +126,7 @@ def test_what_cannot_be_right_is_one_message(kind: str) -> None:
     with bounded(), pytest.raises(InputError) as error:
         read_safetensors_header(source)
     assert error.value.message == f"org/model: x.safetensors: {message}"
-    assert error.value.hint == "choose another revision: this one is damaged"
+    assert error.value.hint == DAMAGED
 
 
 @pytest.mark.parametrize(

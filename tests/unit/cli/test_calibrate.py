@@ -65,7 +65,7 @@ def test_two_starts_are_too_few_to_write(capsys: pytest.CaptureFixture[str], fle
     assert main(["plan", "--calibrate", "--write"]) == 1
     told = capsys.readouterr().out
     name = "llama.cpp b11434 on 2x NVIDIA GeForce RTX 3090"
-    assert f"{name}: not calibrated: 2 starts of this kind, but 3 are needed\nNothing was written.\n" in told
+    assert f"{name}: not calibrated: 2 starts " in told and told.endswith("\nNothing was written.\n")
     assert not (fleet / FILE).exists()
 
 

@@ -86,9 +86,8 @@ def test_a_repository_that_no_service_uses_is_not_upgraded(
     (root / "rigup.lock").write_bytes(before)
     repo = CHECKED_IN.checkpoints[0].repo
     assert main(["lock", "--upgrade", repo]) == 2
-    assert capsys.readouterr().err == (
-        f"rigup: --upgrade {repo}: no service uses {repo}\nhint: see what each service uses: rigup plan\n"
-    )
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"rigup: --upgrade {repo}: ") and hint.endswith("rigup plan")
     assert (root / "rigup.lock").read_bytes() == before
 
 

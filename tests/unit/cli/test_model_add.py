@@ -164,6 +164,7 @@ def test_folders_and_files_of_this_machine(tmp_path: Path, fleet: Path, capsys: 
     assert len({entry.repo for entry in both}) == 2 and both[0].location != both[1].location
 
 
+# What is wrong, what the message begins with: the place, and after "..." the value that it ends with.
 REFUSALS: dict[str, tuple[Any, str]] = {
     "weights without a config": (
         lambda folder: (tiny(folder) / "config.json").unlink(),
@@ -176,15 +177,15 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     "nothing": (lambda folder: folder.mkdir(), "{}: neither safetensors nor GGUF weights"),
     "a truncated header": (
         lambda folder: (tiny(folder) / "model.safetensors").write_bytes(b"\xff\0\0\0\0\0\0\0{"),
-        "{}/model.safetensors: the header is truncated: 1 of 255 bytes",
+        "{}/model.safetensors: ... 1 of 255 bytes",
     ),
     "a header of absurd length": (
         lambda folder: _with_header(folder, b"{}", claimed=2**62),
-        "{}/model.safetensors: the header claims 4611686.02 TB, more than the limit of 33.6 MB",
+        "{}/model.safetensors: the header claims 4611686.02 TB",
     ),
     "a header that is not JSON": (
         lambda folder: _with_header(folder, b"[" * 4000),
-        "{}/model.safetensors: the header is not JSON as safetensors has it: nested too deep",
+        "{}/model.safetensors: ...nested too deep",
     ),
     "tensors that overlap": (
         lambda folder: _with_header(
@@ -192,11 +193,11 @@ REFUSALS: dict[str, tuple[Any, str]] = {
             b'{"a": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]},'
             b' "b": {"dtype": "BF16", "shape": [4], "data_offsets": [4, 12]}}',
         ),
-        "{}/model.safetensors: b overlaps the tensor before it",
+        "{}/model.safetensors: b overlaps ",
     ),
     "a tensor outside of the file": (
         lambda folder: _with_header(folder, b'{"a": {"dtype": "BF16", "shape": [400], "data_offsets": [0, 800]}}'),
-        "{}/model.safetensors: a ends at byte 800, but the file has 12 bytes of tensors",
+        "{}/model.safetensors: a ends at byte 800",
     ),
     "another model": (
         lambda folder: tiny(folder, {**TINY, "num_hidden_layers": 3}),
@@ -208,7 +209,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "layers without end": (
         lambda folder: tiny(folder, {**TINY, "num_hidden_layers": 10**9}),
-        "{}: config.json: num_hidden_layers: must be a whole number from 1 to 1,024, not 1000000000",
+        "{}: config.json: num_hidden_layers: ...1000000000",
     ),
     "layers of an unknown kind": (
         lambda folder: tiny(folder, {**TINY, "layer_types": ["full_attention", "psychic"]}),
@@ -220,7 +221,7 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "absurd bits": (
         lambda folder: tiny(folder, {**TINY, "quantization_config": {"quant_method": "gptq", "bits": 5}}),
-        "{}: config.json: quantization_config: bits: must be one of 2, 3, 4, 8",
+        "{}: config.json: quantization_config: bits: ...2, 3, 4, 8",
     ),
     "a config that is not JSON": (
         lambda folder: (tiny(folder) / "config.json").write_text("{'a'"),
@@ -228,17 +229,17 @@ REFUSALS: dict[str, tuple[Any, str]] = {
     ),
     "a config of 2 GB": (
         lambda folder: _grown(tiny(folder) / "config.json", 2 * 10**9),
-        "{}: config.json: 2.0 GB are more than the limit of 16.8 MB",
+        "{}: config.json: 2.0 GB ",
     ),
     "an index that is a list": (
         lambda folder: (tiny(folder) / "model.safetensors.index.json").write_text("[]"),
-        "{}: model.safetensors.index.json is not a weight index",
+        "{}: model.safetensors.index.json is not ",
     ),
     "missing shards": (
         lambda folder: (tiny(folder) / "model.safetensors.index.json").write_text(
             '{"weight_map": {"a": "b.safetensors"}}'
         ),
-        "{}: 1 of 1 weight files are missing from the repository: b.safetensors",
+        "{}: 1 of 1 weight files ...b.safetensors",
     ),
 }
 
@@ -263,8 +264,9 @@ def test_refusals_are_one_message_and_write_nothing(
     assert main.main(["model", "add", str(folder)]) == 2
     said = capsys.readouterr()
     text, hint = said.err.splitlines()
-    expected = message.format(folder)
-    assert text.replace(f"{folder}/config", f"{folder}: config") == f"rigup: {expected}" or text == f"rigup: {expected}"
+    beginning, _, value = message.format(folder).partition("...")
+    assert text.replace(f"{folder}/config", f"{folder}: config").startswith(f"rigup: {beginning}")
+    assert text.endswith(value)
     assert hint.startswith("hint: ") and said.out == ""
     assert not (fleet / "catalogue").exists()
 
@@ -272,7 +274,7 @@ def test_refusals_are_one_message_and_write_nothing(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["org/none"], "org/none: the hub at {} has no such repository"),
+        (["org/none"], "org/none: the hub at {} has no "),
         (["nonsense"], '"nonsense" is neither a repository nor a file or folder here'),
         (["./gone.gguf"], "gone.gguf: does not exist"),
         (["org/none", "--repo", "x"], "--repo: 'x' is not a repository"),
@@ -289,29 +291,28 @@ def test_what_cannot_be_found(
 
 
 GGUF_REFUSALS = {
-    "cut": (b"GGUF\3\0\0\0", "the header is truncated: the file ends after 8 bytes"),
-    "of another kind": (bytes(100), "not a GGUF file"),
+    "cut": (b"GGUF\3\0\0\0", "8 bytes"),
+    "of another kind": (bytes(100), "not a GGUF"),
     "with a count that cannot be": (
         b"GGUF" + (3).to_bytes(4, "little") + (2**60).to_bytes(8, "little") + bytes(8),
-        "1,152,921,504,606,846,976 tensors are more than the limit of 200,000",
+        "1,152,921,504,606,846,976 tensors",
     ),
     "with a name that cannot be": (
         b"GGUF" + (3).to_bytes(4, "little") + (1).to_bytes(8, "little") + bytes(8) + (2**40).to_bytes(8, "little"),
-        "a tensor has a name of 1,099,511,627,776 bytes",
+        "1,099,511,627,776 bytes",
     ),
 }
 
 
 @pytest.mark.parametrize("kind", GGUF_REFUSALS)
 def test_a_gguf_that_cannot_be_read(kind: str, tmp_path: Path, fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    content, message = GGUF_REFUSALS[kind]
+    content, value = GGUF_REFUSALS[kind]
     path = tmp_path / "x-Q8_0.gguf"
     path.write_bytes(content)
     assert main.main(["model", "add", str(path)]) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        f"rigup: {path}: {message}",
-        "hint: copy or download the file again",
-    ]
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"rigup: {path}: ") and value in error.removeprefix(f"rigup: {path}: ")
+    assert hint == "hint: copy or download the file again"
     assert not (fleet / "catalogue").exists()
 
 
@@ -329,4 +330,4 @@ def test_a_gated_repository(root: Path, hub: StandInHub, fleet: Path, capsys: py
     hub.faults(gated=True)
     assert main.main(["model", "add", "org/Tiny"]) == 2
     name = hub.url.partition("//")[2]
-    assert f"rigup: org/Tiny: the hub at {name} requires a token for it" in capsys.readouterr().err
+    assert f"rigup: org/Tiny: the hub at {name} requires a token" in capsys.readouterr().err

@@ -244,7 +244,7 @@ def test_a_driver_branch_past_its_end_is_warned_of(fleet: Any, capsys: pytest.Ca
     lock.write_text('schema = 1\n[driver]\nversion = "610.57.04"\nbranch = "610"\n')
     assert main(["plan"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "NVIDIA's support of driver branch 610 (new feature) ended in August 2026" in said
+    assert "branch 610 (new feature) ended in August 2026" in said
     assert "run rigup lock --upgrade driver=580 (long-term support, supported until June 2028)" in said
     lock.write_text('schema = 1\n[driver]\nversion = "580.178.04"\nbranch = "580"\n')
     main(["plan"])

@@ -15,6 +15,7 @@ from rigup.gateway_settings import Gateway
 from rigup.plan import Monitoring
 from rigup.service import Service
 from tests.hostile import texts
+from tests.unit.planner.inputs.texts import ADDRESSES, KIND, LIST, NO_ADDRESS, ONE_OF, RANGE, WHOLE
 
 WHERE = "group_data/edge.py: gateway"
 CLIENT = {"key_file": "secrets/a.key"}
@@ -23,10 +24,9 @@ CLIENTS = 'write it like clients = {"team-a": {"key_file": "secrets/team-a.key"}
 SHARED = 'write it like shared_address = {"address": "10.0.0.5/24", "interface": "eth0"}'
 SHARING = {"listen": "0.0.0.0", "clients": {"a": CLIENT}}
 ADDRESS = {"address": "10.0.0.5/24", "interface": "eth0"}
-TLS = 'write it like tls = {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
-ACME = 'write it like tls = {"acme": {"domains": ["llm.example.org"], "email": "admin@example.org"}}'
-RANGE = "choose a value in that range"
-TYPE = "correct the type of the value"
+WRITE_TLS = "write it like tls ="
+TLS = WRITE_TLS + ' {"certificate_file": "secrets/gateway.crt", "key_file": "secrets/gateway.key"}'
+ACME = WRITE_TLS + ' {"acme": {"domains": ["llm.example.org"], "email": "admin@example.org"}}'
 
 
 def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
@@ -40,7 +40,7 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ({"lisen": "::1"}, ".lisen: unknown key", 'try "listen"'),
         (
             {"kind": "smg"},
-            '.kind: must be one of least_connections, cache_aware, not "smg"',
+            f'.kind: {ONE_OF} least_connections, cache_aware, not "smg"',
             "choose from: cache_aware, least_connections",
         ),
         (
@@ -49,23 +49,23 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
             "choose another port",
         ),
         ({"cache_port": 65535}, ".cache_port: must be at most 65534, not 65535", RANGE),
-        ({"port": "80"}, '.port: must be a whole number, not "80"', TYPE),
+        ({"port": "80"}, f'.port: {WHOLE}, not "80"', KIND),
         ({"port": 0}, ".port: must be at least 1, not 0", RANGE),
         ({"hold": -1}, ".hold: must be at least 0, not -1", RANGE),
         ({"hold": 3601}, ".hold: must be at most 3600, not 3601", RANGE),
         ({"body_limit_mib": 65}, ".body_limit_mib: must be at most 64, not 65", RANGE),
         ({"weights": {"box": 257}}, ".weights.box: must be at most 256, not 257", RANGE),
-        ({"weights": []}, ".weights: must be a table, not []", TYPE),
-        ({"services": "box"}, '.services: must be a list, not "box"', TYPE),
+        ({"weights": []}, ".weights: must be a table, not []", KIND),
+        ({"services": "box"}, f'.services: {LIST}, not "box"', KIND),
         (
             {"listen": "everywhere"},
-            '.listen: "everywhere" is not a host address',
-            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+            f'.listen: "everywhere" {NO_ADDRESS}',
+            ADDRESSES,
         ),
         (
             {"metrics_listen": ""},
-            '.metrics_listen: "" is not a host address',
-            'use "127.0.0.1" for this host only, "0.0.0.0" for all networks, or one address of the host',
+            f'.metrics_listen: "" {NO_ADDRESS}',
+            ADDRESSES,
         ),
         ({"listen": "10.0.0.2"}, ".clients: missing: anyone who reaches 10.0.0.2 could use it", CLIENTS),
         ({"metrics_port": 8080}, ".metrics_port: 8080 is taken by gateway.port", "choose another port"),
@@ -94,8 +94,8 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ),
         (
             {"clients": {"a": {**CLIENT, "concurrency": 1.5}}},
-            ".clients.a.concurrency: must be a whole number, not 1.5",
-            TYPE,
+            f".clients.a.concurrency: {WHOLE}, not 1.5",
+            KIND,
         ),
         ({"tls": True}, ".tls: must be a table, not True", TLS),
         ({"tls": {"certificate_file": "a.crt"}}, ".tls.key_file: missing", TLS),
@@ -112,7 +112,7 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
             ".tls.acme.key: unknown key",
             "choose from: directory, domains, email",
         ),
-        ({"tls": {"acme": {"domains": "a.org"}}}, '.tls.acme.domains: must be a list, not "a.org"', TYPE),
+        ({"tls": {"acme": {"domains": "a.org"}}}, f'.tls.acme.domains: {LIST}, not "a.org"', KIND),
         (
             {"tls": {"acme": {"domains": ["*.a.org"]}}},
             '.tls.acme.domains: "*.a.org" cannot be validated by http-01',

@@ -41,16 +41,13 @@ def fleet(tmp_path: Path, hub: StandInHub, model: str) -> CommandLine:
 def test_lock_reads_the_model_and_pins_its_files(tmp_path: Path, hub: StandInHub) -> None:
     line = fleet(tmp_path, hub, "org/Tiny-Llama")
     before = line.call("plan")
-    assert (before.code, before.err.splitlines()) == (
-        2,
-        [
-            "rigup: group_data/boxes.py: services.chat.model: org/Tiny-Llama is not in the catalogue yet",
-            "hint: read it from the hub: rigup lock, or rigup model add org/Tiny-Llama",
-        ],
-    )
+    assert before.code == 2
+    error, hint = before.err.splitlines()
+    assert error.startswith("rigup: group_data/boxes.py: services.chat.model: org/Tiny-Llama ")
+    assert "rigup lock" in hint and hint.endswith("rigup model add org/Tiny-Llama")
     stale = line.call("lock", "--check")
     assert (stale.code, stale.err) == (1, "hint: rigup lock\n")
-    assert "services.chat.model: org/Tiny-Llama is not in the catalogue yet, so nothing of it is pinned" in stale.out
+    assert "services.chat.model: org/Tiny-Llama " in stale.out and "so nothing of it is pinned" in stale.out
     locked = line.call("lock")
     assert locked.code == 0, locked.err
     assert line.call("lock", "--check").code == 0
@@ -68,9 +65,8 @@ def test_what_the_hub_does_not_have_is_said_of_the_service(tmp_path: Path, hub: 
     done = line.call("lock")
     assert done.code == 2
     name = hub.url.partition("//")[2]
-    assert done.err.splitlines()[-2] == (
-        f"rigup: group_data/boxes.py: services.chat.model: org/none: the hub at {name} has no such repository"
-    )
+    where = "rigup: group_data/boxes.py: services.chat.model: org/none"
+    assert done.err.splitlines()[-2].startswith(f"{where}: the hub at {name} has no ")
     assert not (line.fleet / "catalogue").exists()
 
 
@@ -79,13 +75,12 @@ def test_a_gated_repository_is_said_of_the_service(tmp_path: Path, hub: StandInH
     line = fleet(tmp_path, hub, "org/Tiny-Llama")
     done = line.run("lock")
     where, name = "group_data/boxes.py: services.chat.model", hub.url.partition("//")[2]
-    assert (done.code, done.err.splitlines()[-2:]) == (
+    error, hint = done.err.splitlines()[-2:]
+    assert (done.code, error.partition(" requires ")[0]) == (
         2,
-        [
-            f"rigup: {where}: org/Tiny-Llama: the hub at {name} requires a token for it",
-            'hint: accept its terms there, and set hub_token_file = "secrets/hub.token" in group_data',
-        ],
+        f"rigup: {where}: org/Tiny-Llama: the hub at {name}",
     )
+    assert 'hub_token_file = "secrets/hub.token"' in hint
     assert not (line.fleet / "catalogue").exists()
 
 

@@ -43,10 +43,9 @@ def test_a_name_is_read_locked_and_planned(tmp_path: Path, registry: StandInHub)
     line = CommandLine(tmp_path)
     line.describe(["a.example"], GROUP_DATA % registry.url)
     line.write("rigup.lock", lock_text(WITH_PACKAGES))
-    assert line.run("plan").err.splitlines() == [
-        "rigup: group_data/boxes.py: services.chat.checkpoint: ollama:tiny:1b is not in the catalogue yet",
-        "hint: read it from Ollama's registry: rigup lock, or rigup model add ollama:tiny:1b",
-    ]
+    error, hint = line.run("plan").err.splitlines()
+    assert error.startswith("rigup: group_data/boxes.py: services.chat.checkpoint: ollama:tiny:1b ")
+    assert "rigup lock" in hint and hint.endswith("rigup model add ollama:tiny:1b")
     done = line.run("lock")
     assert done.code == 0, done.err
     (entry,) = load_lock(line.fleet / "rigup.lock").checkpoints
@@ -76,13 +75,14 @@ def test_model_add(
     for words, message in {
         "ollama:tiny:70b": f"ollama:tiny:70b: the registry at {name} has no such model or tag",
         "ollama:none": f"ollama:none:latest: the registry at {name} has no such model or tag",
-        "ollama:../etc": "checkpoint: 'ollama:../etc' is not a name in Ollama's registry, like \"ollama:qwen3:8b\"",
+        "ollama:../etc": "checkpoint: 'ollama:../etc' is ",
     }.items():
         assert main.main(["model", "add", words]) == 2
-        assert f"rigup: {message}\nhint: " in capsys.readouterr().err
+        error, hint = capsys.readouterr().err.splitlines()[-2:]
+        assert error.startswith(f"rigup: {message}") and hint.startswith("hint: ")
     registry.faults(gated=True)
     assert main.main(["model", "add", "ollama:tiny:1b"]) == 2
-    assert f"the registry at {name} requires a login for it" in capsys.readouterr().err
+    assert f"the registry at {name} requires a login" in capsys.readouterr().err
     assert METADATA["general.architecture"] == "llama"
 
 

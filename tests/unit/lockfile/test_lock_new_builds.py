@@ -144,35 +144,30 @@ def test_a_service_may_name_the_build_before_it_is_added(quad: Fleet, forge: For
 
 
 WHERE = rf"--upgrade llama.cpp={NEW}: llama.cpp {NEW}: {ADDRESS}{NEW}.tar.gz: "
-READ = rf"--upgrade llama.cpp={NEW}: {ADDRESS}{NEW}.tar.gz: cannot read its options: "
+READ = rf"--upgrade llama.cpp={NEW}: {ADDRESS}{NEW}.tar.gz: cannot read "
 TESTED = "use a version that rigup has been tested with"
 
 
 @pytest.mark.parametrize(
-    ("content", "message", "hint"),
+    ("content", "beginning", "what", "hint"),
     [
-        pytest.param(None, WHERE + "HTTP 404", "check that the URL is still valid", id="unknown"),
-        pytest.param(b"<html>", WHERE + "not a tar archive", "check the URL", id="page"),
-        pytest.param({"README.md": ""}, READ + "the archive has no common/arg.cpp", TESTED, id="without"),
-        pytest.param(
-            {**MEMBERS, "common/arg.cpp": "int main;"}, READ + "no add_opt in common/arg.cpp", TESTED, id="empty"
-        ),
-        pytest.param(
-            {**MEMBERS, "common/arg.cpp": "add_opt(common_arg("}, READ + "a bracket is not closed", TESTED, id="open"
-        ),
+        pytest.param(None, WHERE, "HTTP 404", "check that the URL is still valid", id="unknown"),
+        pytest.param(b"<html>", WHERE, "not a tar", "check the URL", id="page"),
+        pytest.param({"README.md": ""}, READ, " common/arg.cpp", TESTED, id="without"),
+        pytest.param({**MEMBERS, "common/arg.cpp": "int main;"}, READ, "add_opt in common/arg.cpp", TESTED, id="empty"),
+        pytest.param({**MEMBERS, "common/arg.cpp": "add_opt(common_arg("}, READ, "bracket", TESTED, id="open"),
         pytest.param(
             {**MEMBERS, "common/arg.cpp": 'add_opt(common_arg({"--\x1b[2J"}, x));'},
-            READ + r"a name is '--\x1b[2J'",
+            READ,
+            r"'--\x1b[2J'",
             TESTED,
             id="control",
         ),
-        pytest.param(
-            -200, READ + "Compressed file ended before the end-of-stream marker was...", TESTED, id="truncated"
-        ),
+        pytest.param(-200, READ, "Compressed file ended before the end-of-stream", TESTED, id="truncated"),
     ],
 )
 def test_archives_that_cannot_be_read(
-    quad: Fleet, forge: Forge, content: dict[str, str] | bytes | int | None, message: str, hint: str
+    quad: Fleet, forge: Forge, content: dict[str, str] | bytes | int | None, beginning: str, what: str, hint: str
 ) -> None:
     if isinstance(content, bytes):
         forge.archives[NEW] = content
@@ -181,7 +176,8 @@ def test_archives_that_cannot_be_read(
     if isinstance(content, int):
         forge.archives[NEW] = forge.archives[NEW][:content]
     error = quad.refusal(upgrade=f"llama.cpp={NEW}")
-    assert (error.message, error.hint, error.exit_code) == (message, hint, 2)
+    assert (error.hint, error.exit_code) == (hint, 2)
+    assert error.message.startswith(beginning) and what in error.message.removeprefix(beginning)
     assert not (quad.root / "catalogue").exists()
 
 

@@ -99,10 +99,13 @@ def test_the_toolkits_list_of_the_same_wheel_is_enough(index: StandInIndex, tmp_
     assert (index.asked, list(tmp_path.glob("*.json"))) == ([], [])
 
 
+CANNOT = "cannot read its options"
+
+
 def test_a_wheel_that_is_not_as_expected(index: StandInIndex, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         keep_names(tmp_path, resolution(index, index.hold(NAME, members={"vllm/envs.py": b"x = 1"})), print)
-    assert error.value.message == f"{NAME}: cannot read its options: no environment_variables in vllm/envs.py"
+    assert error.value.message == f"{NAME}: {CANNOT}: no environment_variables in vllm/envs.py"
     index.files["simple"][NAME] = b"nothing like it"
     with pytest.raises(InputError) as error:
         keep_names(tmp_path, resolution(index, "0" * 64), print)
@@ -129,7 +132,7 @@ def test_source_that_python_cannot_read_is_one_error(index: StandInIndex, tmp_pa
     members = MEMBERS | {"vllm/engine/arg_utils.py": SOURCES[source]}
     resolved = resolution(index, index.hold(NAME, members=members))
     error = read_error(lambda: keep_names(tmp_path, resolved, print))
-    assert error.message.startswith(f"{NAME}: cannot read its options: ")
+    assert error.message.startswith(f"{NAME}: {CANNOT}: ")
     assert len(error.message) < 200 and not error.message.endswith(": ")
 
 

@@ -252,7 +252,7 @@ def test_three_gpus_are_used_by_pipeline_or_layer_split() -> None:
 def test_too_few_gpus_for_the_asked_sizes_are_refused() -> None:
     plan = refused("2x B200", {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4})
     assert rules(plan.refusals) == {"gpu-count"}
-    assert "4 GPUs, but the service has 2" in plan.refusals[0].message
+    assert "need 4 GPUs" in plan.refusals[0].message
     assert plan.alternatives
 
 
@@ -465,7 +465,7 @@ def test_a_service_with_three_of_four_cards_is_given_the_fourth_before_a_fifth()
     assert served("4x RTX 3090", asked).gpu_indices == (0, 1, 2, 3)
     three = refused("4x RTX 3090", {**asked, "gpus": [0, 1, 2]})
     hints = " ".join(finding.hint for finding in three.refusals)
-    assert "all 4 GPUs of the rig" in hints and "add 1 more" not in hints and "rig with more GPUs" not in hints
+    assert "all 4 GPUs of the rig" in hints and "add 1 more" not in hints and "more GPUs" not in hints
 
 
 @pytest.mark.parametrize("smallest", [False, True])

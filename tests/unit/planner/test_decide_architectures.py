@@ -66,49 +66,46 @@ def test_an_engine_with_the_architecture_is_chosen_without_a_word_about_versions
 
 
 @pytest.mark.parametrize(
-    ("names", "service", "message", "hint"),
+    ("names", "service", "lacks", "advice"),
     [
         (
             'architectures = ["IQuestQ1ForCausalLM"]\n',
             {"engine": "llama.cpp"},
-            "llama.cpp b11434 has no architecture for `IQuestQ1ForCausalLM`; SGLang 0.5.23 has",
-            "use SGLang",
+            ("llama.cpp b11434", "`IQuestQ1ForCausalLM`", "SGLang 0.5.23"),
+            "SGLang",
         ),
         (
             'architectures = ["IQuestQ1ForCausalLM"]\n',
             {"engine": "sglang", "version": "0.5.20"},
-            "SGLang 0.5.20 has no architecture `IQuestQ1ForCausalLM`; SGLang 0.5.21 has",
-            "set version to 0.5.21",
+            ("SGLang 0.5.20", "`IQuestQ1ForCausalLM`", "SGLang 0.5.21"),
+            "0.5.21",
         ),
-        (
-            'gguf_architecture = "pockettts"\n',
-            {"engine": "vllm"},
-            "the catalogue does not name the class of Own, by which vLLM chooses the architecture",
-            "set architectures in the model's file, as in its config.json",
-        ),
+        ('gguf_architecture = "pockettts"\n', {"engine": "vllm"}, ("class of Own", "vLLM"), "set architectures"),
     ],
 )
 def test_an_engine_that_is_named_and_lacks_it(
-    tmp_path: Path, names: str, service: dict[str, str], message: str, hint: str
+    tmp_path: Path, names: str, service: dict[str, str], lacks: tuple[str, ...], advice: str
 ) -> None:
-    assert refused(plan(catalogue(tmp_path, names), **service)) == [("model-support", message, hint)]
+    ((rule, message, hint),) = refused(plan(catalogue(tmp_path, names), **service))
+    assert rule == "model-support" and advice in hint
+    assert all(part in message for part in lacks), message
 
 
 def test_on_a_rig_without_gpus_the_reason_is_the_architecture(tmp_path: Path) -> None:
     found = refused(plan(catalogue(tmp_path, 'architectures = ["IQuestQ1ForCausalLM"]\n'), [], engine="llama.cpp"))
-    assert [message for _, message, _ in found] == [
-        "llama.cpp b11434 has no architecture for `IQuestQ1ForCausalLM`; SGLang 0.5.23 has"
-    ]
+    assert [rule for rule, _, _ in found] == ["model-support"]
+    assert found[0][1].startswith("llama.cpp b11434 ") and "`IQuestQ1ForCausalLM`" in found[0][1]
 
 
 def test_no_engine_has_it(tmp_path: Path) -> None:
     names = 'architectures = ["Glm6ForCausalLM"]\ngguf_architecture = "glm6"\n'
-    hint = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
-    assert refused(plan(catalogue(tmp_path, names))) == [
-        ("model-support", "llama.cpp b11434 has no architecture `glm6`", hint),
-        ("model-support", "SGLang 0.5.23 has no architecture `Glm6ForCausalLM`", hint),
-        ("model-support", "vLLM 0.33.0 has no architecture `Glm6ForCausalLM`", hint),
+    found = refused(plan(catalogue(tmp_path, names)))
+    assert [(rule, message) for rule, message, _ in found] == [
+        ("model-support", "llama.cpp b11434 has no architecture `glm6`"),
+        ("model-support", "SGLang 0.5.23 has no architecture `Glm6ForCausalLM`"),
+        ("model-support", "vLLM 0.33.0 has no architecture `Glm6ForCausalLM`"),
     ]
+    assert all("catalogue/engines/" in hint for _, _, hint in found)
 
 
 def test_a_fleet_adds_the_architecture_alone(tmp_path: Path) -> None:
@@ -131,9 +128,7 @@ def test_a_release_that_is_not_read_yet_is_planned_with_a_warning(tmp_path: Path
     found = plan(known)
     assert (found.verdict, found.build and found.build.version) == ("ok", "0.34.0")
     warned = {finding.rule: finding.message for finding in found.warnings}
-    assert warned["unread-architecture"] == (
-        "rigup does not know whether vLLM 0.34.0 supports the architecture of Own; 0.33.0 does not"
-    )
+    assert all(part in warned["unread-architecture"] for part in ("vLLM 0.34.0", "Own", "0.33.0"))
 
 
 def test_the_rule_can_be_silenced(tmp_path: Path) -> None:

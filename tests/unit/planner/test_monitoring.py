@@ -11,6 +11,7 @@ from rigup.plan import Monitoring
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.planner.monitoring import check_packaged, read_monitoring
 from tests.unit.planner.asking import FILE, catalogue
+from tests.unit.planner.inputs.texts import KIND, NO_ADDRESS, RANGE, SWITCH, WHOLE
 
 WHERE = f"{FILE}: monitoring"
 SYSTEMS = "debian-12, ubuntu-22.04, ubuntu-24.04"
@@ -33,10 +34,10 @@ def test_a_bare_key_is_the_machines_exporter_on_loopback() -> None:
     [
         (True, ": must be a table, not True", "write monitoring = {}, "),
         ({"dcgm": True}, ".dcgm: unknown key", 'try "dcgm_port"'),
-        ({"port": "9100"}, '.port: must be a whole number, not "9100"', "correct the type of the value"),
-        ({"port": 65536}, ".port: must be at most 65535, not 65536", "choose a value in that range"),
-        ({"node_exporter": 1}, ".node_exporter: must be True or False, not 1", "correct the type of the value"),
-        ({"listen": "everywhere"}, '.listen: "everywhere" is not a host address', 'use "127.0.0.1" for'),
+        ({"port": "9100"}, f'.port: {WHOLE}, not "9100"', KIND),
+        ({"port": 65536}, ".port: must be at most 65535, not 65536", RANGE),
+        ({"node_exporter": 1}, f".node_exporter: {SWITCH}, not 1", KIND),
+        ({"listen": "everywhere"}, f'.listen: "everywhere" {NO_ADDRESS}', 'use "127.0.0.1" for'),
         ({"node_exporter": False}, ": every exporter is turned off", "leave monitoring out"),
         ({"port": 8000}, ".port: 8000 is taken by services.chat", "choose another port"),
         (

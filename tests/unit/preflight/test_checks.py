@@ -50,6 +50,10 @@ def messages(probe: Probe, plan: Plan = PLAN) -> list[str]:
     return [finding.message for finding in preflight(probe, (plan,), NOW)]
 
 
+def in_use(holder: str) -> str:
+    return f"port 8000 of service chat is in use by {holder}"
+
+
 def test_a_good_host_has_nothing_against_it() -> None:
     assert messages(GOOD) == []
 
@@ -61,7 +65,7 @@ def test_the_service_itself_may_hold_its_port() -> None:
 
 def test_a_host_behind_a_head_does_not_listen_there() -> None:
     probe = replace(GOOD, listeners=(Listener(8000, "127.0.0.1", "", "python3"),))
-    assert messages(probe) == ["port 8000 of service chat is in use by python3"]
+    assert messages(probe) == [in_use("python3")]
     assert messages(probe, PLAN.model_copy(update={"rank": 1, "nodes": (Node(host="head"), Node(host="box"))})) == []
 
 
@@ -69,7 +73,7 @@ def test_a_service_that_is_taken_away_may_hold_the_port_of_a_new_one() -> None:
     other = Listener(8000, "127.0.0.1", "rigup-old.service", "llama-server")
     probe = replace(GOOD, listeners=(other,), current={"old": "1"})
     (finding,) = preflight(probe, (PLAN,), NOW)
-    assert finding.message == "port 8000 of service chat is in use by rigup-old.service"
+    assert finding.message == in_use("rigup-old.service")
     assert finding.hint == "remove that service, which is no longer in the inventory: rigup apply --remove"
     assert preflight(probe, (PLAN,), NOW, remove=True) == ()
 
@@ -84,53 +88,83 @@ def test_a_gpu_that_a_service_names_must_be_there() -> None:
     assert finding.message == "services.chat.gpus: GPU-x does not exist; found: GPU-a, GPU-b"
 
 
+SYSTEMS = "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04"
+SET_IT = "set it: timedatectl set-ntp true"
+ROOM = "free up space, or mount a larger disk there"
 SAYS = [
     (
         replace(GOOD, os="fedora-41", os_name="Fedora Linux 41"),
         "Fedora Linux 41 is not supported: it would need roles for dnf, RPM names of all packages, and SELinux rules",
+        SYSTEMS,
+    ),
+    (
+        replace(GOOD, os="rocky-9.6", os_name="Rocky Linux 9.6 (Blue Onyx)", os_like="rhel centos fedora"),
+        "Rocky Linux 9.6 (Blue Onyx) is not supported: it would need roles for dnf, RPM names of all packages, and "
+        "SELinux rules",
+        SYSTEMS,
+    ),
+    (
+        replace(GOOD, os="arch-", os_name="Arch Linux"),
+        "Arch Linux is not supported: it would need roles for pacman, whose repositories keep only the newest driver, "
+        "so that none could be held",
+        SYSTEMS,
+    ),
+    (
+        replace(GOOD, os="ubuntu-25.10", os_name="Ubuntu 25.10", os_like="debian"),
+        "Ubuntu 25.10 is not supported: it would need its kernels, package sources and versions in the catalogue, and "
+        "a rehearsal",
+        SYSTEMS,
     ),
     (
         replace(GOOD, os="linuxmint-22.3", os_name="Linux Mint 22.3", os_like="ubuntu debian"),
         "Linux Mint 22.3 is not supported: it would need its kernels, package sources and versions in the catalogue, "
         "and a rehearsal",
+        SYSTEMS,
     ),
-    (replace(GOOD, os="plan9-4", os_name="Plan 9"), "Plan 9 is not supported"),
-    (replace(GOOD, init="bash"), "process 1 is bash, not systemd"),
-    (replace(GOOD, architecture="riscv64"), "riscv64 is not supported"),
+    (replace(GOOD, os="plan9-4", os_name="Plan 9"), "Plan 9 is not supported", SYSTEMS),
+    (replace(GOOD, init="bash"), "process 1 is bash, not systemd", "use a machine that boots with systemd"),
+    (replace(GOOD, architecture="riscv64"), "riscv64 is not supported", "use x86_64 or aarch64"),
     (
         replace(GOOD, clock=NOW - 4000),
         "its clock is 4000 s behind this machine's: certificate checks and apt would fail",
+        SET_IT,
     ),
     (
         replace(GOOD, clock=NOW + 301),
         "its clock is 301 s ahead of this machine's: certificate checks and apt would fail",
+        SET_IT,
     ),
     (
         replace(GOOD, disks=(Disk("/opt", False, 10**12), *GOOD.disks[1:])),
         "/opt is not writable",
+        "check whether it is mounted read-only",
     ),
     (
         replace(GOOD, disks=(Disk("/opt", True, 10**9), *GOOD.disks[1:])),
         "a build needs 2.1 GB in /opt, but only 1.0 GB are free",
+        ROOM,
     ),
     (
         replace(GOOD, disks=(GOOD.disks[0], Disk("/var/lib", True, 5 * 10**10))),
         "the weights need 102.0 GB in /var/lib, but only 50.0 GB are free",
+        ROOM,
     ),
     (
         replace(GOOD, listeners=(Listener(8000, "0.0.0.0", "nginx.service", "nginx"),)),
-        "port 8000 of service chat is in use by nginx.service",
+        in_use("nginx.service"),
+        "stop it, or give the service another port",
     ),
     (
         replace(GOOD, listeners=(Listener(8000, "0.0.0.0", "", "python3"),)),
-        "port 8000 of service chat is in use by python3",
+        in_use("python3"),
+        "stop it, or give the service another port",
     ),
 ]
 
 
-@pytest.mark.parametrize(("probe", "message"), SAYS, ids=[message for _, message in SAYS])
-def test_each_reason(probe: Probe, message: str) -> None:
-    assert messages(probe) == [message]
+@pytest.mark.parametrize(("probe", "message", "hint"), SAYS, ids=[row[1] for row in SAYS])
+def test_each_reason(probe: Probe, message: str, hint: str) -> None:
+    assert [(found.message, found.hint) for found in preflight(probe, (PLAN,), NOW)] == [(message, hint)]
 
 
 def test_all_reasons_at_once() -> None:
@@ -251,11 +285,12 @@ def test_only_the_very_build_needs_no_room() -> None:
 def test_a_port_is_taken_where_the_service_is_to_listen(there: str, listen: str, taken: bool) -> None:
     probe = replace(GOOD, listeners=(Listener(8000, there, "", "python3"),))
     plan = PLAN.model_copy(update={"service": Service(name="chat", model="m", port=8000, listen=listen)})
-    assert messages(probe, plan) == ["port 8000 of service chat is in use by python3"] * taken
+    assert messages(probe, plan) == [in_use("python3")] * taken
 
 
 FOUR = PLAN.model_copy(update={"rig": Rig(gpus=(CARD,) * 4)})
 CARDS = tuple(ProbedGpu(CARD.name, 0, 24576, 40, index=index, uuid=f"GPU-{index}") for index in range(4))
+ON_THE_BUS = "on the PCI bus"
 BUS = tuple(PciGpu(f"0000:0{index}:00.0") for index in range(4))
 
 
@@ -281,14 +316,14 @@ def test_a_lie_about_the_gpus_is_told_with_both_counts() -> None:
 def test_before_there_is_a_driver_the_cards_are_counted_on_the_bus() -> None:
     assert messages(replace(GOOD, pci_gpus=BUS), FOUR) == []
     assert messages(replace(GOOD, pci_gpus=BUS[:1]), FOUR) == [
-        "declared: 4x NVIDIA GeForce RTX 3090; found: 1 NVIDIA GPU on the PCI bus"
+        f"declared: 4x NVIDIA GeForce RTX 3090; found: 1 NVIDIA GPU {ON_THE_BUS}"
     ]
-    assert messages(GOOD, FOUR) == ["declared: 4x NVIDIA GeForce RTX 3090; found: no NVIDIA GPUs on the PCI bus"]
+    assert messages(GOOD, FOUR) == [f"declared: 4x NVIDIA GeForce RTX 3090; found: no NVIDIA GPUs {ON_THE_BUS}"]
 
 
 def test_what_nvml_says_is_told_where_nothing_answers() -> None:
     broken = replace(GOOD, nvidia=Nvidia(loaded="580.95.05", error="Unknown Error"))
-    assert messages(broken, FOUR)[0].endswith("found: no NVIDIA GPUs on the PCI bus (NVML: Unknown Error)")
+    assert messages(broken, FOUR)[0].endswith(f"found: no NVIDIA GPUs {ON_THE_BUS} (NVML: Unknown Error)")
 
 
 def test_a_lost_card_is_named_by_index_and_uuid() -> None:

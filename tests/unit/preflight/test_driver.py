@@ -20,7 +20,11 @@ from roles.gpus import check_host
 from tests.unit.planner.asking import FILE, catalogue
 
 SMOL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
-LOCK = "let rigup install and hold 580.178.04: rigup lock --upgrade driver"
+HOLD = "let rigup install and hold"
+LOCK = f"{HOLD} 580.178.04: rigup lock --upgrade driver"
+UNKEPT = f'{HOLD} the lock\'s: remove driver = "keep"'
+BACK = "or reinstall the driver that this host had"
+INSTALL = "or install one yourself"
 
 
 def planned(gpus: object = "RTX 3090", lock: Lock | None = None, keep: bool = False) -> Plan:
@@ -42,6 +46,17 @@ def found(probe: Probe, plan: Plan) -> list[Finding]:
     return list(driver_findings((plan,), probe))
 
 
+def old(loaded: str, cuda: str) -> str:
+    return (
+        f"driver {loaded} is loaded, which runs CUDA up to {cuda}; "
+        "llama.cpp b11434 is built with CUDA 13.0 and needs driver 580 or later"
+    )
+
+
+def without(why: str) -> str:
+    return f"no NVIDIA driver is loaded, and {why}; this plan needs 580 or later"
+
+
 @pytest.mark.parametrize(
     ("loaded", "cuda"), [("580.65.06", "13.0"), ("590.48.01", "13.1"), ("610.43.02", "14.0"), ("580.95.05", "")]
 )
@@ -51,11 +66,8 @@ def test_a_driver_of_the_builds_cuda_major_or_a_later_one_runs_it(loaded: str, c
 
 def test_an_older_one_is_refused_with_both_numbers_and_both_ways() -> None:
     (finding,) = found(having("570.133.20", "12.8"), planned())
-    assert finding.message == (
-        "driver 570.133.20 is loaded, which runs CUDA up to 12.8; "
-        "llama.cpp b11434 is built with CUDA 13.0 and needs driver 580 or later"
-    )
-    assert finding.hint == f"{LOCK}; or reinstall the driver that this host had"
+    assert finding.message == old("570.133.20", "12.8")
+    assert finding.hint == f"{LOCK}; {BACK}"
     assert finding in preflight(having("570.133.20", "12.8"), (planned(),), 0)
 
 
@@ -70,8 +82,8 @@ def test_two_services_of_one_build_are_told_of_once() -> None:
 
 def test_none_at_all_is_refused() -> None:
     (finding,) = found(having(""), planned())
-    assert finding.message == "no NVIDIA driver is loaded, and rigup.lock pins none; this plan needs 580 or later"
-    assert finding.hint == f"{LOCK}; or install one yourself"
+    assert finding.message == without("rigup.lock pins none")
+    assert finding.hint == f"{LOCK}; {INSTALL}"
 
 
 def test_one_that_does_not_match_its_library_is_one_line() -> None:
@@ -85,7 +97,7 @@ def test_one_that_does_not_match_its_library_is_one_line() -> None:
 
 def test_a_rig_that_came_with_its_driver_is_sent_to_its_maker() -> None:
     (finding,) = found(having("570.133.20", "12.8"), planned("GB10"))
-    assert finding.hint == "update it with its maker's tools; or reinstall the driver that this host had"
+    assert finding.hint == f"update it with its maker's tools; {BACK}"
 
 
 def test_a_driver_that_rigup_installs_and_a_host_without_gpus_are_no_matter_of_this() -> None:
@@ -104,17 +116,10 @@ def test_a_kept_driver_stays_if_it_is_new_enough_and_is_refused_with_both_number
     assert plan.driver is None
     assert found(having("590.48.01", "13.1"), plan) == []
     (finding,) = found(having("550.163.01", "12.4"), plan)
-    assert finding.message == (
-        "driver 550.163.01 is loaded, which runs CUDA up to 12.4; "
-        "llama.cpp b11434 is built with CUDA 13.0 and needs driver 580 or later"
-    )
-    way = 'let rigup install and hold the lock\'s: remove driver = "keep"'
-    assert finding.hint == f"{way}; or reinstall the driver that this host had"
+    assert (finding.message, finding.hint) == (old("550.163.01", "12.4"), f"{UNKEPT}; {BACK}")
     (finding,) = found(having(""), plan)
-    assert finding.message == (
-        'no NVIDIA driver is loaded, and rigup installs none with driver = "keep"; this plan needs 580 or later'
-    )
-    assert finding.hint == f"{way}; or install one yourself"
+    assert finding.message == without('rigup installs none with driver = "keep"')
+    assert finding.hint == f"{UNKEPT}; {INSTALL}"
 
 
 def with_nvidia(**values: Any) -> Probe:
@@ -128,11 +133,9 @@ def test_a_data_centre_image_keeps_its_driver() -> None:
     assert managed_driver(plan, having("")) == plan.driver
     assert found(with_nvidia(loaded="580.95.05", installed="580.95.05", image="DGX OS 7.2.1"), plan) == []
     (finding,) = found(with_nvidia(loaded="570.86.15", installed="570.86.15", image="Lambda Stack"), plan)
-    assert finding.hint == "update it as Lambda Stack does; or reinstall the driver that this host had"
+    assert finding.hint == f"update it as Lambda Stack does; {BACK}"
     (finding,) = found(with_nvidia(image="DGX OS 7.2.1"), plan)
-    assert finding.message == (
-        "no NVIDIA driver is loaded, and rigup does not change the driver of DGX OS 7.2.1; this plan needs 580 or later"
-    )
+    assert finding.message == without("rigup does not change the driver of DGX OS 7.2.1")
 
 
 @pytest.mark.parametrize(
@@ -159,6 +162,12 @@ def test_a_driver_of_no_package_is_refused_with_the_way_to_remove_it(
     assert found(with_nvidia(**{**nvidia, "installed": "590.48.01"}, loaded="590.48.01", cuda="13.1"), planned()) == []
 
 
+def test_a_host_whose_repository_lacks_the_locks_driver_is_refused() -> None:
+    host = replace(with_nvidia(), os="ubuntu-26.04")
+    (finding,) = [one for one in preflight(host, (planned(lock=PINNED),), 0) if one.rule == "host-driver"]
+    assert "595" in finding.message and finding.hint == "run rigup lock --upgrade driver=595"
+
+
 @pytest.mark.parametrize("where", ["packages", "unconfigured"])
 def test_an_uninstaller_that_was_left_beside_packages_is_no_matter(where: str) -> None:
     there = with_nvidia(installed="550.163.01", installer=True, **{where: {"libnvidia-ml1": "550.163.01-2"}})
@@ -171,4 +180,3 @@ def test_a_driver_that_rigup_has_loaded_is_asked_once_more() -> None:
     with pytest.raises(HostFailed) as caught:
         check_host((plan,), having("580.178.04", "12.8"))
     assert caught.value.message == too_old(plan, having("580.178.04", "12.8"))
-    assert "which runs CUDA up to 12.8" in caught.value.message

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.probe import GpuPair, Nvidia, PciGpu, Probe, ProbedGpu
+from rigup.facts.probe import GpuPair, Nvidia, PciGpu, PowerLimits, Probe, ProbedGpu
 from rigup.plan import DriverPlan, Parallel
+from rigup.preflight.checks import preflight
 from rigup.preflight.virtualisation import link_notes, virtualisation_findings
 from rigup.rig import Rig
-from tests.unit.preflight.test_checks import CARD, GOOD, PLAN
+from tests.unit.preflight.test_checks import CARD, GOOD, NOW, PLAN
 
 VERSION = "580.178.04"
 DRIVER = DriverPlan(version=VERSION, branch="580", flavour="open")
 TWO = PLAN.model_copy(update={"rig": Rig(gpus=(CARD, CARD)), "driver": DRIVER, "parallel": Parallel(tensor=2)})
+BELOW = "on the Proxmox host"
 NODES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")
 CONTAINER = replace(GOOD, virtualisation="lxc", nvidia=Nvidia(loaded=VERSION, devices=NODES))
 LINES = (
@@ -34,7 +36,13 @@ def test_hardware_and_virtual_machines_are_hosts_like_any_other(kind: str) -> No
 
 def test_wsl_is_refused_with_a_reason() -> None:
     (found,) = virtualisation_findings((), replace(GOOD, virtualisation="wsl"))
-    assert found.rule == "host-os" and "Windows drives its GPUs" in found.message
+    assert (found.rule, found.message, found.hint) == (
+        "host-os",
+        "WSL2 is not supported: Windows drives its GPUs, so there is no driver to install, hold or check",
+        "use a machine, or a virtual machine with the cards passed through, with debian-12 or debian-13 or "
+        "ubuntu-22.04 or ubuntu-24.04 or ubuntu-26.04",
+    )
+    assert found in preflight(replace(GOOD, virtualisation="wsl"), (PLAN,), NOW)
 
 
 def test_a_container_with_its_hosts_driver_and_devices_is_right() -> None:
@@ -45,12 +53,9 @@ def test_a_container_with_its_hosts_driver_and_devices_is_right() -> None:
 
 
 def test_a_container_whose_host_has_no_driver() -> None:
-    assert said(replace(CONTAINER, nvidia=Nvidia())) == [
-        (
-            "no NVIDIA driver is loaded, and a container cannot load one",
-            f"install driver {VERSION} and proxmox-default-headers on the Proxmox host; then run rigup apply again",
-        )
-    ]
+    ((message, hint),) = said(replace(CONTAINER, nvidia=Nvidia()))
+    assert message == "no NVIDIA driver is loaded, and a container cannot load one"
+    assert hint.startswith(f"install driver {VERSION} and proxmox-default-headers {BELOW}; ")
 
 
 def test_a_container_whose_host_runs_another_version() -> None:
@@ -58,7 +63,7 @@ def test_a_container_whose_host_runs_another_version() -> None:
         (
             f"the container's host runs driver 580.159.03, but rigup.lock pins {VERSION}; a container needs its host's "
             "version",
-            f"run rigup lock --upgrade driver=580.159.03, or install {VERSION} on the Proxmox host",
+            f"run rigup lock --upgrade driver=580.159.03, or install {VERSION} {BELOW}",
         )
     ]
 
@@ -78,9 +83,20 @@ def test_missing_devices_are_answered_with_the_lines_for_the_hosts_configuration
     assert said(replace(CONTAINER, nvidia=Nvidia(loaded=VERSION, devices=devices))) == [
         (
             f"the container's host passes in {has}",
-            f"add to /etc/pve/lxc/ID.conf on the Proxmox host: {LINES}; restart the container",
+            f"add to /etc/pve/lxc/ID.conf {BELOW}: {LINES}; restart the container",
         )
     ]
+
+
+def test_cards_whose_power_limit_a_container_cannot_change() -> None:
+    limited = TWO.model_copy(update={"rig": Rig(gpus=(CARD,), power_limit_w=280), "parallel": Parallel()})
+    card = ProbedGpu(CARD.name, memory_total_mib=CARD.memory_mib, power=PowerLimits(limit_w=350))
+    (found,) = preflight(replace(CONTAINER, gpus=(card,)), (limited,), NOW)
+    assert (found.message, found.hint) == (
+        "GPU 0 (NVIDIA GeForce RTX 3090) is limited to 350 W, not to the 280 W of rig.power_limit_w, and a container "
+        "cannot change it",
+        f"{BELOW}, at each boot: nvidia-smi -pl 280",
+    )
 
 
 CARDS = tuple(
@@ -114,7 +130,7 @@ def test_a_patched_driver_is_named(card: dict[str, Any], nvlink: bool, named: bo
     cards = tuple(replace(one, **{"compute_capability": "8.6", **card}) for one in CARDS)
     pairs = (GpuPair(0, 1, "node", peer=True, nvlink=nvlink),)
     notes = list(link_notes((TWO,), replace(GOOD, gpus=cards, gpu_pairs=pairs)))
-    assert [note.partition(":")[2].partition(":")[0] for note in notes] == [" the driver is patched"] * named
+    assert [note.partition("it gives")[0] for note in notes] == ["warning: the driver is patched: "] * named
 
 
 def test_a_container_is_not_called_a_virtual_machine() -> None:

@@ -69,6 +69,7 @@ def test_an_inventory_below_a_fleet_folder_of_its_own(tmp_path: Path) -> None:
     assert load_project(str(tmp_path / "inventory.py")).root == tmp_path
 
 
+SYNTAX = "fix the syntax error: inventory files are Python"
 BAD = [
     ("no_such.py", {}, "no_such.py: inventory does not exist", "choose from: none"),
     (None, {}, "inventories/: no inventory found", "describe the first host: rigup init USER@HOST"),
@@ -82,7 +83,7 @@ BAD = [
         None,
         {"inventories/a.py": 'box = [\n  "a",,\n]'},
         "inventories/a.py:2: invalid syntax",
-        "fix the syntax error: inventory files are Python",
+        SYNTAX,
     ),
     (
         None,
@@ -104,6 +105,12 @@ BAD = [
     ),
     (
         None,
+        {"inventories/a.py": "box = ['a b']"},
+        "inventories/a.py: box[0]: 'a b' is not the name of a host",
+        'write it as ssh takes it: "gpu1.lan" or "ada@gpu1.lan"',
+    ),
+    (
+        None,
         {"inventories/a.py": "box = ['a']"},
         'inventories/a.py: group "box" has no rig',
         'write group_data/box.py with rig = {"gpus": "4x RTX 3090"} and services = {...}',
@@ -112,7 +119,7 @@ BAD = [
         None,
         {"inventories/a.py": "box = ['a']", "group_data/box.py": "rig = {\n'gpus': [}"},
         "group_data/box.py:2: closing parenthesis '}' does not match opening parenthesis '['",
-        "fix the syntax error: inventory files are Python",
+        SYNTAX,
     ),
 ]
 

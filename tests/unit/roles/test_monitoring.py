@@ -99,9 +99,8 @@ def test_a_system_that_the_probe_shows_to_have_no_package_fails_by_name(
 ) -> None:
     with pytest.raises(HostFailed) as caught:
         told(BOTH, "debian-13")
-    assert caught.value.message == (
-        "box: monitoring.dcgm_exporter: NVIDIA packages it for debian-12, ubuntu-22.04, ubuntu-24.04, not for debian-13"
-    )
+    assert caught.value.message.startswith("box: monitoring.dcgm_exporter: ")
+    assert "debian-13" in caught.value.message
     assert called == []
 
 

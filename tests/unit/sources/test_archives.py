@@ -164,12 +164,15 @@ def test_an_address_that_leads_nowhere_is_the_users_to_mend(
     assert failed.value.message.startswith(message)
 
 
+CANNOT = "cannot query pip's package index"
+
+
 def test_an_index_that_fails_is_one_message(index: Index, tmp_path: Path) -> None:
     index.broken = 500
 
     with pytest.raises(Unreachable) as failed:
         fetch_source(source(), tmp_path, ignore)
-    assert failed.value.message == "pypi:Some.Engine==1.0: cannot query pip's package index (HTTP 500)"
+    assert failed.value.message == f"pypi:Some.Engine==1.0: {CANNOT} (HTTP 500)"
 
 
 def test_no_network_is_one_message_and_keeps_a_password_to_itself(
@@ -179,7 +182,7 @@ def test_no_network_is_one_message_and_keeps_a_password_to_itself(
     monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
     with pytest.raises(Unreachable) as failed:
         fetch_source(source(), tmp_path, ignore)
-    assert failed.value.message == "pypi:Some.Engine==1.0: cannot query pip's package index"
+    assert failed.value.message == f"pypi:Some.Engine==1.0: {CANNOT}"
     with pytest.raises(Unreachable) as failed:
         fetch_source(source("https://127.0.0.1:9/a.tar.gz"), tmp_path, ignore)
     assert failed.value.message == "llama.cpp b1: https://127.0.0.1:9/a.tar.gz: cannot be reached"

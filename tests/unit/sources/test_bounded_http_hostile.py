@@ -204,7 +204,7 @@ def test_any_listing_of_a_hub(document: Any) -> None:
         try:
             found = ask_hub(url)
         except Unreachable as error:
-            assert "is not a Hugging Face-compatible hub" in error.message
+            assert url.partition("//")[2] in error.message
         else:
             assert isinstance(found, dict)
             for path, file in found.items():
@@ -219,7 +219,7 @@ def test_any_revision_of_a_hub(document: Any) -> None:
         try:
             assert ask_revision(url) == document["sha"]
         except Unreachable as error:
-            assert "is not a Hugging Face-compatible hub" in error.message
+            assert url.partition("//")[2] in error.message
 
 
 ENTRY = st.fixed_dictionaries(

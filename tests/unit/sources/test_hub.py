@@ -76,10 +76,13 @@ def test_every_page_of_the_listing(server: ReplayedHub, hub: Hub) -> None:
     assert (found["b"].size, found["b"].sha256) == (2, None)
 
 
+NO_HUB = "is not a Hugging Face-compatible hub"
+
+
 def test_pages_without_end_are_given_up(server: ReplayedHub, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rigup.sources.hub.MOST_PAGES", 5)
     server.says(TREE, [listed("a", b"")], Link=f'<{TREE}>; rel="next"')
-    with pytest.raises(Unreachable, match="is not a Hugging Face-compatible hub"):
+    with pytest.raises(Unreachable, match=NO_HUB):
         hub.files(REPO, COMMIT)
     assert len(server.asked) == 5
 
@@ -147,9 +150,9 @@ def test_a_hub_that_is_not_there(pauses: list[float]) -> None:
 )
 def test_something_that_is_no_hub(server: ReplayedHub, hub: Hub, body: bytes) -> None:
     server.says(MAIN, body)
-    assert error_of(hub).message == f"{hub.name} is not a Hugging Face-compatible hub"
+    assert error_of(hub).message == f"{hub.name} {NO_HUB}"
     server.says(TREE, body if body != b"[]" else b'[{"type": "file"}]')
-    with pytest.raises(Unreachable, match="is not a Hugging Face-compatible hub"):
+    with pytest.raises(Unreachable, match=NO_HUB):
         hub.files(REPO, COMMIT)
 
 

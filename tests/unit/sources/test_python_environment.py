@@ -132,18 +132,21 @@ def test_an_engine_whose_wheel_is_not_the_catalogues(index: StandInIndex) -> Non
     )
 
 
+NO_WHEEL = "pip's package index has no wheel of"
+
+
 def test_a_version_that_was_taken_back(index: StandInIndex) -> None:
     index.yanked |= {name for name in index.files["simple"] if name.startswith("vllm-0.33.0")}
     error = refusal()
     assert (error.message, error.hint) == (
-        "vllm 0.33.0: pip's package index has no wheel of vllm 0.33.0",
+        f"vllm 0.33.0: {NO_WHEEL} vllm 0.33.0",
         "choose from: 0.20.2",
     )
 
 
 def test_a_version_that_does_not_exist(index: StandInIndex) -> None:
     error = refusal("0.40.0")
-    assert error.message == "vllm 0.40.0: pip's package index has no wheel of vllm 0.40.0"
+    assert error.message == f"vllm 0.40.0: {NO_WHEEL} vllm 0.40.0"
     assert error.hint == "choose from: 0.33.0, 0.20.2"
 
 
@@ -180,7 +183,7 @@ def test_an_index_that_does_not_answer(index: StandInIndex, monkeypatch: pytest.
     monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/simple")
     error = refusal()
     assert isinstance(error, Unreachable)
-    assert error.message == "vllm 0.33.0: cannot query pip's package index"
+    assert error.message.startswith("vllm 0.33.0: cannot query pip's ") and "secret" not in error.message
 
 
 def test_a_variant_that_there_is_not(index: StandInIndex) -> None:

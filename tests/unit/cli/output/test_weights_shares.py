@@ -54,5 +54,5 @@ def test_a_folder_to_send_from_that_is_none_is_bad_input(tmp_path: Path) -> None
         project = Project(tmp_path, tmp_path / "inventories/x.py", (host,))
         settings_by_host(project, {"a": ()}, wheelhouse=str(tmp_path / "nowhere"))
 
-    assert refused.value.message == f"--from: wheelhouse: {tmp_path}/nowhere has no wheels folder"
+    assert refused.value.message.startswith(f"--from: wheelhouse: {tmp_path}/nowhere ")
     assert refused.value.hint == f"create it: rigup lock --vendor {tmp_path}/nowhere"

@@ -21,7 +21,7 @@ def test_one_result_that_cannot_be_kept_costs_no_other(as_json: bool, capsys: py
     def keep(one: dict[str, Any]) -> Path:
         tried.append(one["number"])
         if one["number"] != 2:
-            raise InputError("cannot save the result in results: No space left on device", "make room")
+            raise InputError("results: No space left on device", "make room")
         return Path("results/2.json")
 
     said = io.StringIO()
@@ -31,7 +31,7 @@ def test_one_result_that_cannot_be_kept_costs_no_other(as_json: bool, capsys: py
     assert tried == [1, 2, 3]
     assert said.getvalue() == "{'number': 1}\n{'number': 2}\n{'number': 3}\nstored in results/2.json\n"
     out, err = capsys.readouterr()
-    assert err == "rigup: cannot save the result in results: No space left on device\nhint: make room\n"
+    assert err == "rigup: results: No space left on device\nhint: make room\n"
     assert bool(out) == as_json
     if as_json:
         files = [(one["number"], one["file"]) for one in json.loads(out)["results"]]

@@ -71,5 +71,5 @@ def test_layers_that_a_recipe_tells_of_can_draft(model: str) -> None:
     assert '"method":"mtp"' in plan.command[plan.command.index("--speculative-config") + 1]
     refused = decided("8x H200", {**asked, "engine": "llama.cpp"})
     (finding,) = [finding for finding in refused.refusals if finding.rule == "speculative-layers"]
-    assert "has no MTP layers that the catalogue knows of" in finding.message
-    assert "or, if the repository has them, read it: rigup model add" in finding.hint
+    assert finding.message.endswith(" knows of") and "MTP" in finding.message
+    assert "rigup model add" in finding.hint

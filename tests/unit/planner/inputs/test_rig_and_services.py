@@ -12,6 +12,19 @@ from rigup.planner.inputs.names import resolve
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.rig import Rig
 from tests.unit.planner.asking import catalogue
+from tests.unit.planner.inputs.texts import (
+    ADDRESSES,
+    KIND,
+    LIST,
+    NAME_LIST,
+    NO_ADDRESS,
+    NUMBER,
+    ONE_OF,
+    RANGE,
+    SWITCH,
+    TABLE,
+    WHOLE,
+)
 
 FILE = "group_data/quad_3090.py"
 MODEL = {"model": "MiniMax-M2.5"}
@@ -50,7 +63,7 @@ def test_a_rig_may_be_several_hosts() -> None:
 
 EXAMPLE = 'write it like rig = {"gpus": "4x RTX 3090"}'
 BAD_RIGS: dict[str, tuple[object, str, str]] = {
-    "not a table": ("4x RTX 3090", 'rig: must be a table, not "4x RTX 3090"', EXAMPLE),
+    "not a table": ("4x RTX 3090", f'rig: {TABLE}, not "4x RTX 3090"', EXAMPLE),
     "no gpus": ({}, "rig.gpus: missing", EXAMPLE + ", or [] for a machine without GPUs"),
     "unknown key": ({"gpu": "B200"}, "rig.gpu: unknown key", 'try "gpus"'),
     "key like no other": (
@@ -61,12 +74,12 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     "no host for a service": (
         {"gpus": [], "hosts_per_service": 0},
         "rig.hosts_per_service: must be at least 1, not 0",
-        "choose a value in that range",
+        RANGE,
     ),
     "a network in words": (
         {"gpus": [], "network": "10.0.0.0/8"},
-        'rig.network: must be a table, not "10.0.0.0/8"',
-        "correct the type of the value",
+        f'rig.network: {TABLE}, not "10.0.0.0/8"',
+        KIND,
     ),
     "an unknown key of the network": (
         {"gpus": [], "network": {"privat": True}},
@@ -101,7 +114,7 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     ),
     "number for gpus": (
         {"gpus": 4},
-        'rig.gpus: must be a list of names or text like "4x RTX 3090", not 4',
+        f"rig.gpus: {NAME_LIST}, not 4",
         EXAMPLE,
     ),
     "number in gpus": ({"gpus": ["B200", 1]}, "rig.gpus[1]: must be a GPU's name, not 1", EXAMPLE),
@@ -118,18 +131,18 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
     ),
     "memory as text": (
         {"gpus": [], "host_memory_gib": "64"},
-        'rig.host_memory_gib: must be a number, not "64"',
-        "correct the type of the value",
+        f'rig.host_memory_gib: {NUMBER}, not "64"',
+        KIND,
     ),
     "no memory": (
         {"gpus": [], "host_memory_gib": 0},
         "rig.host_memory_gib: must be more than 0, not 0",
-        "choose a value in that range",
+        RANGE,
     ),
     "memory for a city": (
         {"gpus": [], "host_memory_gib": 1e9},
         "rig.host_memory_gib: must be at most 65536, not 1000000000.0",
-        "choose a value in that range",
+        RANGE,
     ),
     "memory is a set": (
         {"gpus": [], "host_memory_gib": {64}},
@@ -141,7 +154,7 @@ BAD_RIGS: dict[str, tuple[object, str, str]] = {
         'rig.os: "debian-11" is not supported',
         "use one of: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04, ubuntu-26.04",
     ),
-    "system is a number": ({"gpus": [], "os": 12}, "rig.os: must be text, not 12", "correct the type of the value"),
+    "system is a number": ({"gpus": [], "os": 12}, "rig.os: must be text, not 12", KIND),
 }
 
 
@@ -195,7 +208,7 @@ def test_services_keep_their_order() -> None:
 
 
 S = "services.chat"
-KIND, RANGE = "correct the type of the value", "choose a value in that range"
+LOCK_OR_ADD = "rigup lock, or rigup model add"
 THERE = "choose from GPUs 0 to 3"
 NO_PATH = "not an absolute path of letters, digits and _ + @ = . - without .."
 BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
@@ -212,7 +225,7 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     ),
     "speculative of another kind": (
         {**MODEL, "speculative": "medusa"},
-        f'{S}.speculative.kind: must be one of mtp, eagle, draft, not "medusa"',
+        f'{S}.speculative.kind: {ONE_OF} mtp, eagle, draft, not "medusa"',
         "choose from: draft, eagle, mtp",
     ),
     "speculative is a number": (
@@ -248,7 +261,7 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "a draft model that was not read yet": (
         {**MODEL, "speculative": {"kind": "eagle", "model": "org/head"}},
         f"{S}.speculative.model: org/head is not in the catalogue yet",
-        "read it from the hub: rigup lock, or rigup model add org/head",
+        f"read it from the hub: {LOCK_OR_ADD} org/head",
     ),
     "a quantisation that the draft model lacks": (
         {**MODEL, "speculative": {"kind": "draft", "model": "SmolLM2-135M-Instruct", "quant": "Q9"}},
@@ -258,11 +271,11 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "too many drafts": (
         {**MODEL, "speculative": {"kind": "mtp", "tokens": 17}},
         f"{S}.speculative.tokens: must be at most 16, not 17",
-        "choose a value in that range",
+        RANGE,
     ),
     "drafts in words": (
         {**MODEL, "speculative": {"kind": "mtp", "tokens": "3"}},
-        f'{S}.speculative.tokens: must be a whole number, not "3"',
+        f'{S}.speculative.tokens: {WHOLE}, not "3"',
         KIND,
     ),
     "model is a number": ({"model": 25}, f"{S}.model: must be text, not 25", KIND),
@@ -299,7 +312,7 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "a name of Ollama's that nobody read": (
         {"checkpoint": "ollama:library/qwen3"},
         f"{S}.checkpoint: ollama:qwen3:latest is not in the catalogue yet",
-        "read it from Ollama's registry: rigup lock, or rigup model add ollama:qwen3:latest",
+        f"read it from Ollama's registry: {LOCK_OR_ADD} ollama:qwen3:latest",
     ),
     "model against checkpoint": (
         {"model": "MiniMax-M2.1", "checkpoint": "mconcat/MiniMax-M2.5-NVFP4"},
@@ -313,7 +326,7 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     ),
     "unknown engine": (
         {**MODEL, "engine": "vlm"},
-        f'{S}.engine: must be one of vllm, sglang, llama.cpp, not "vlm"',
+        f'{S}.engine: {ONE_OF} vllm, sglang, llama.cpp, not "vlm"',
         'try "vllm"',
     ),
     "unknown version": (
@@ -324,13 +337,13 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     "version is a number": ({**MODEL, "version": 0.33}, f"{S}.version: must be text, not 0.33", KIND),
     "unknown build": (
         {**MODEL, "build": "docker"},
-        f'{S}.build: must be one of wheel, source, image, not "docker"',
+        f'{S}.build: {ONE_OF} wheel, source, image, not "docker"',
         "choose from: image, source, wheel",
     ),
     "no context": ({**MODEL, "context": 0}, f"{S}.context: must be at least 1, not 0", RANGE),
-    "context as text": ({**MODEL, "context": "64k"}, f'{S}.context: must be a whole number, not "64k"', KIND),
-    "context is half": ({**MODEL, "context": 4096.5}, f"{S}.context: must be a whole number, not 4096.5", KIND),
-    "context is true": ({**MODEL, "context": True}, f"{S}.context: must be a whole number, not True", KIND),
+    "context as text": ({**MODEL, "context": "64k"}, f'{S}.context: {WHOLE}, not "64k"', KIND),
+    "context is half": ({**MODEL, "context": 4096.5}, f"{S}.context: {WHOLE}, not 4096.5", KIND),
+    "context is true": ({**MODEL, "context": True}, f"{S}.context: {WHOLE}, not True", KIND),
     "context without end": (
         {**MODEL, "context": 10**9},
         f"{S}.context: must be at most 16777216, not 1000000000",
@@ -338,28 +351,28 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
     ),
     "unknown KV type": (
         {**MODEL, "kv_cache_type": "q8"},
-        f'{S}.kv_cache_type: must be one of auto, f16, bf16, fp8, q8_0, q5_1, q4_0, not "q8"',
+        f'{S}.kv_cache_type: {ONE_OF} auto, f16, bf16, fp8, q8_0, q5_1, q4_0, not "q8"',
         'try "q8_0"',
     ),
     "nobody at once": ({**MODEL, "concurrency": 0}, f"{S}.concurrency: must be at least 1, not 0", RANGE),
     "tensor of none": ({**MODEL, "tensor_parallel": 0}, f"{S}.tensor_parallel: must be at least 1, not 0", RANGE),
     "pipeline as text": (
         {**MODEL, "pipeline_parallel": "3"},
-        f'{S}.pipeline_parallel: must be a whole number, not "3"',
+        f'{S}.pipeline_parallel: {WHOLE}, not "3"',
         KIND,
     ),
     "data below zero": ({**MODEL, "data_parallel": -1}, f"{S}.data_parallel: must be at least 1, not -1", RANGE),
     "expert as text": (
         {**MODEL, "expert_parallel": "yes"},
-        f'{S}.expert_parallel: must be True or False, not "yes"',
+        f'{S}.expert_parallel: {SWITCH}, not "yes"',
         KIND,
     ),
     "unknown offload": (
         {**MODEL, "offload": "cpu"},
-        f'{S}.offload: must be one of auto, none, experts, not "cpu"',
+        f'{S}.offload: {ONE_OF} auto, none, experts, not "cpu"',
         "choose from: auto, experts, none",
     ),
-    "gpus as a number": ({**MODEL, "gpus": 2}, f"{S}.gpus: must be a list, not 2", KIND),
+    "gpus as a number": ({**MODEL, "gpus": 2}, f"{S}.gpus: {LIST}, not 2", KIND),
     "gpu is half": ({**MODEL, "gpus": [0.5]}, f"{S}.gpus[0]: 0.5 cannot be used here", "use whole number or text"),
     "gpu that is not there": ({**MODEL, "gpus": [0, 4]}, f"{S}.gpus[1]: there is no GPU 4", THERE),
     "more gpus than there are": (
@@ -373,6 +386,7 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         f'{S}.gpus[1]: "two" is not a UUID like the others',
         "use indices or UUIDs, not both",
     ),
+    "listen in words": ({**MODEL, "listen": "all"}, f'{S}.listen: "all" {NO_ADDRESS}', ADDRESSES),
     "listen is a number": ({**MODEL, "listen": 0}, f"{S}.listen: must be text, not 0", KIND),
     "port out of range": ({**MODEL, "port": 70000}, f"{S}.port: must be at most 65535, not 70000", RANGE),
     "port zero": ({**MODEL, "port": 0}, f"{S}.port: must be at least 1, not 0", RANGE),
@@ -387,28 +401,28 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         f"{S}.expected_answer: must be text, not 42",
         KIND,
     ),
-    "drain as text": ({**MODEL, "drain_timeout": "2m"}, f'{S}.drain_timeout: must be a whole number, not "2m"', KIND),
-    "half a drain": ({**MODEL, "drain_timeout": 0.5}, f"{S}.drain_timeout: must be a whole number, not 0.5", KIND),
+    "drain as text": ({**MODEL, "drain_timeout": "2m"}, f'{S}.drain_timeout: {WHOLE}, not "2m"', KIND),
+    "half a drain": ({**MODEL, "drain_timeout": 0.5}, f"{S}.drain_timeout: {WHOLE}, not 0.5", KIND),
     "a quick build as text": (
         {**MODEL, "quick_build": "yes"},
-        f'{S}.quick_build: must be True or False, not "yes"',
+        f'{S}.quick_build: {SWITCH}, not "yes"',
         KIND,
     ),
-    "tools as text": ({**MODEL, "tools": "on"}, f'{S}.tools: must be True or False, not "on"', KIND),
-    "sampling as text": ({**MODEL, "sampling": "hot"}, f'{S}.sampling: must be a table, not "hot"', KIND),
+    "tools as text": ({**MODEL, "tools": "on"}, f'{S}.tools: {SWITCH}, not "on"', KIND),
+    "sampling as text": ({**MODEL, "sampling": "hot"}, f'{S}.sampling: {TABLE}, not "hot"', KIND),
     "sampling of text": (
         {**MODEL, "sampling": {"temperature": "hot"}},
-        f'{S}.sampling.temperature: must be a number, not "hot"',
+        f'{S}.sampling.temperature: {NUMBER}, not "hot"',
         KIND,
     ),
-    "flags as a list": ({**MODEL, "flags": ["--x"]}, f"{S}.flags: must be a table, not ['--x']", KIND),
+    "flags as a list": ({**MODEL, "flags": ["--x"]}, f"{S}.flags: {TABLE}, not ['--x']", KIND),
     "one flag in two spellings": (
         {**MODEL, "flags": {"--max-num-seqs": 8, "--max_num_seqs": 16}},
         f'{S}.flags: "--max_num_seqs" and "--max-num-seqs" are the same option',
         "leave one of them out",
     ),
     "environment of numbers": ({**MODEL, "environment": {"A": 1}}, f"{S}.environment.A: must be text, not 1", KIND),
-    "allow as text": ({**MODEL, "allow": "fp8-block"}, f'{S}.allow: must be a list, not "fp8-block"', KIND),
+    "allow as text": ({**MODEL, "allow": "fp8-block"}, f'{S}.allow: {LIST}, not "fp8-block"', KIND),
 }
 
 
@@ -438,8 +452,8 @@ def test_flags_are_spelled_as_the_engines_list_them() -> None:
 
 
 BAD_TABLES: dict[str, tuple[object, str]] = {
-    "not a table": ([MODEL], "services: must be a table, not [{'model': 'MiniMax-M2.5'}]"),
-    "service is text": ({"chat": "MiniMax"}, 'services.chat: must be a table, not "MiniMax"'),
+    "not a table": ([MODEL], f"services: {TABLE}, not [{{'model': 'MiniMax-M2.5'}}]"),
+    "service is text": ({"chat": "MiniMax"}, f'services.chat: {TABLE}, not "MiniMax"'),
     "name is a number": ({1: MODEL}, "services: 1 is not a valid service name"),
     "name with a space": ({"my chat": MODEL}, 'services: "my chat" is not a valid service name'),
     "name too long": ({"a" * 32: MODEL}, f'services: "{"a" * 32}" is not a valid service name'),
@@ -473,7 +487,8 @@ def test_uuids_do_for_equal_gpus_and_not_for_unequal_ones() -> None:
 def test_a_rig_without_gpus_has_none_to_name() -> None:
     with pytest.raises(InputError) as caught:
         looked_up({"chat": {**MODEL, "gpus": [0]}}, [])
-    assert caught.value.hint == "leave it out: this rig has no GPU"
+    assert caught.value.message.startswith(f"{FILE}: services.chat.gpus: 1 GPUs ")
+    assert caught.value.hint.startswith("leave it out")
 
 
 ON_HOSTS: dict[str, tuple[dict[str, dict[str, object]], str, str]] = {

@@ -7,6 +7,7 @@ import pytest
 from rigup.errors import InputError
 from rigup.planner.inputs.rig_and_services import read_rig
 from tests.unit.planner.asking import FILE, catalogue
+from tests.unit.planner.inputs.texts import WHOLE
 
 
 def test_watts_for_each_card() -> None:
@@ -19,7 +20,7 @@ def test_watts_for_each_card() -> None:
     [
         ({"gpus": [], "power_limit_w": 280}, "this rig has no GPU to limit"),
         ({"gpus": "GB10", "power_limit_w": 100}, "GB10 does not have a configurable power limit"),
-        ({"gpus": "RTX 3090", "power_limit_w": "280"}, 'must be a whole number, not "280"'),
+        ({"gpus": "RTX 3090", "power_limit_w": "280"}, f'{WHOLE}, not "280"'),
         ({"gpus": "RTX 3090", "power_limit_w": 0}, "must be at least 1, not 0"),
     ],
 )

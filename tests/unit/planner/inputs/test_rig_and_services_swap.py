@@ -8,6 +8,7 @@ import pytest
 
 from rigup.errors import InputError
 from rigup.planner.inputs.rig_and_services import read_services
+from tests.unit.planner.inputs.texts import KIND, SWITCH
 
 FILE = "group_data/box.py"
 TURN: dict[str, Any] = {"model": "MiniMax-M2.5", "swap": True}
@@ -21,8 +22,8 @@ BAD: dict[str, tuple[dict[str, dict[str, Any]], str, str]] = {
     ),
     "in words": (
         {"a": {**TURN, "swap": "yes"}},
-        'services.a.swap: must be True or False, not "yes"',
-        "correct the type of the value",
+        f'services.a.swap: {SWITCH}, not "yes"',
+        KIND,
     ),
     "another port": (
         {"a": TURN, "b": {**TURN, "port": 8001}},

@@ -61,16 +61,19 @@ def test_what_llama_cpp_takes_beside_a_step_is_its_constant() -> None:
     }
 
 
+TOO_FEW = "of this kind, but 3 are needed"
+
+
 @pytest.mark.parametrize("count", range(1, LEAST_STARTS))
 def test_too_few_starts_are_said_and_calibrate_nothing(count: int) -> None:
     found = one(*(record(gpu(22400)) for _ in range(count)))
     assert (found.wanted_mib, found.entry, found.needed_mib) == (None, None, 1400)
-    assert found.why_not == f"{count} start{'s' if count > 1 else ''} of this kind, but 3 are needed"
+    assert found.why_not == f"{count} start{'s' if count > 1 else ''} {TOO_FEW}"
 
 
 def test_four_equal_gpus_are_one_start() -> None:
     found = one(*(record(*(gpu(22000 + n) for n in range(4))) for _ in range(2)))
-    assert (found.starts, found.kind[3], found.why_not) == (2, 4, "2 starts of this kind, but 3 are needed")
+    assert (found.starts, found.kind[3], found.why_not) == (2, 4, f"2 starts {TOO_FEW}")
 
 
 def test_kinds_are_kept_apart() -> None:
@@ -128,7 +131,7 @@ def test_a_start_that_tells_nothing_is_left_out_and_said(values: dict[str, Any],
     assert found.wanted_mib is not None
     alone = one(record(gpu(22400), **values))
     assert (alone.starts, alone.wanted_mib, alone.needed_mib) == (0, None, None)
-    assert alone.why_not == "0 starts of this kind, but 3 are needed"
+    assert alone.why_not == f"0 starts {TOO_FEW}"
 
 
 def test_predicted_and_measured_are_compared_part_by_part() -> None:

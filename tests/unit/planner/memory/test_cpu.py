@@ -100,13 +100,14 @@ def test_memory_that_is_too_small_or_not_declared_is_refused(catalogue: Catalogu
     ("service", "rule", "message"),
     [
         ({"kv_cache_type": "fp8"}, "cpu-format", "vLLM 0.32.0 on a CPU serves a KV cache in BF16, not fp8"),
-        ({"version": "0.33.0"}, "gpu-required", "vLLM needs a GPU and this rig has none"),
-        ({"tensor_parallel": 2}, "gpu-count", "tensor 2 x pipeline 1 x data 1 need 2 GPUs, but the service has 0"),
+        ({"version": "0.33.0"}, "gpu-required", "vLLM needs "),
+        ({"tensor_parallel": 2}, "gpu-count", "tensor 2 x pipeline 1 x data 1 need 2 GPUs"),
     ],
 )
 def test_what_it_cannot_do_is_refused(catalogue: Catalogue, service: dict[str, Any], rule: str, message: str) -> None:
     plan = planned(catalogue, 64, **service)
-    assert [(finding.rule, finding.message) for finding in plan.refusals] == [(rule, message)]
+    (finding,) = plan.refusals
+    assert finding.rule == rule and finding.message.startswith(message)
 
 
 def test_llama_cpp_stays_the_default(catalogue: Catalogue) -> None:
@@ -122,9 +123,9 @@ def test_the_service_says_how_long_a_start_may_take(catalogue: Catalogue) -> Non
 
 def test_a_cache_that_is_no_number_is_refused(catalogue: Catalogue) -> None:
     plan = planned(catalogue, 16, environment={"VLLM_CPU_KVCACHE_SPACE": "²"})
-    assert [finding.message for finding in plan.refusals] == [
-        'VLLM_CPU_KVCACHE_SPACE must be a whole number of GiB, 1 or more, not "²"'
-    ]
+    (finding,) = plan.refusals
+    assert finding.rule == "counted-number"
+    assert "VLLM_CPU_KVCACHE_SPACE" in finding.message and '"²"' in finding.message
 
 
 def test_a_cache_that_does_not_hold_one_request_is_refused(catalogue: Catalogue) -> None:

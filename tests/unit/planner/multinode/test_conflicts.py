@@ -16,6 +16,8 @@ from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.planner.multinode.conflicts import conflicts
 from tests.unit.planner.asking import FILE, catalogue, side_by_side
 
+OF_HOST = "MiB of host memory"
+
 
 def plans(
     services: dict[str, dict[str, Any]], gpus: object = "4x RTX 3090", memory: float | None = 64
@@ -77,7 +79,7 @@ def test_host_memory_is_summed() -> None:
     assert first.verdict == "ok"
     (finding,) = second.refusals
     assert finding.rule == "host-memory"
-    assert finding.message.startswith(f"b needs {alone:,} MiB of host memory, but a leaves only ")
+    assert finding.message.startswith(f"b needs {alone:,} {OF_HOST}, but a leaves only ")
     assert finding.message.endswith(f" MiB of the rig's {short:g} GiB")
 
 
@@ -91,7 +93,7 @@ def test_what_a_machine_without_gpus_is_taken_to_have_is_shared_too(memory: floa
     assert first.verdict == "ok" and first.host_memory_mib is not None
     (finding,) = second.refusals
     left = 4096 - 512 - first.host_memory_mib
-    needed = f"{first.host_memory_mib:,} MiB of host memory"
+    needed = f"{first.host_memory_mib:,} {OF_HOST}"
     assert finding.message == f"b needs {needed}, but a leaves only {left:,} MiB of {whose}"
 
 
@@ -112,4 +114,4 @@ def test_what_one_host_of_several_has_too_little_for_is_refused_on_all() -> None
     assert conflicts([first], second) == ()
     hungry = replace(second, candidate=replace(second.candidate, peer_memory_mib=65_536))
     (finding,) = conflicts([first], hungry)
-    assert finding.message.startswith("b needs 65,536 MiB of host memory")
+    assert finding.message.startswith(f"b needs 65,536 {OF_HOST}")

@@ -12,6 +12,8 @@ from rigup.planner.rules import memory_options, options
 from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from tests.unit.planner.rules.builder import CATALOGUE, candidate
 
+WHOLE = "a whole number from"
+
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
 RANGE = "leave it out, or write a number in that range"
 PART = "must be a fraction of the GPU, above 0 and at most 0.98"
@@ -43,52 +45,52 @@ BAD_NUMBERS: dict[str, tuple[str, dict[str, Any], str]] = {
     "no sequence": (
         "vllm",
         {"--max-num-seqs": 0},
-        "--max-num-seqs must be a whole number from 1 to 65,536, not 0",
+        f"--max-num-seqs must be {WHOLE} 1 to 65,536, not 0",
     ),
     "endless sequences": (
         "vllm",
         {"--max-num-seqs": "inf"},
-        '--max-num-seqs must be a whole number from 1 to 65,536, not "inf"',
+        f'--max-num-seqs must be {WHOLE} 1 to 65,536, not "inf"',
     ),
     "sequences beyond counting": (
         "vllm",
         {"--max-num-seqs": 10**400},
-        f"--max-num-seqs must be a whole number from 1 to 65,536, not {str(10**400)[:57]}...",
+        f"--max-num-seqs must be {WHOLE} 1 to 65,536, not {str(10**400)[:57]}...",
     ),
     "a short form of thousands": (
         "vllm",
         {"--max-num-batched-tokens": "8k"},
-        '--max-num-batched-tokens must be a whole number from 1 to 16,777,216, not "8k"',
+        f'--max-num-batched-tokens must be {WHOLE} 1 to 16,777,216, not "8k"',
     ),
     "half a GiB": (
         "vllm",
         {"--cpu-offload-gb": 10.5},
-        "--cpu-offload-gb must be a whole number from 0 to 65,536, not 10.5",
+        f"--cpu-offload-gb must be {WHOLE} 0 to 65,536, not 10.5",
     ),
     "a whole number with a point": (
         "sglang",
         {"--max-running-requests": 8.0},
-        "--max-running-requests must be a whole number from 1 to 65,536, not 8.0",
+        f"--max-running-requests must be {WHOLE} 1 to 65,536, not 8.0",
     ),
     "no chunks": (
         "sglang",
         {"--chunked-prefill-size": -1},
-        "--chunked-prefill-size must be a whole number from 1 to 16,777,216, not -1",
+        f"--chunked-prefill-size must be {WHOLE} 1 to 16,777,216, not -1",
     ),
     "slots to be found": (
         "llama.cpp",
         {"-np": -1},
-        "-np must be a whole number from 1 to 65,536, not -1",
+        f"-np must be {WHOLE} 1 to 65,536, not -1",
     ),
     "a cache in words": (
         "llama.cpp",
         {"-cram": "4G"},
-        '-cram must be a whole number from -1 to 67,108,864, not "4G"',
+        f'-cram must be {WHOLE} -1 to 67,108,864, not "4G"',
     ),
     "a raised two": (
         "llama.cpp",
         {"--ubatch-size": "²"},
-        '--ubatch-size must be a whole number from 1 to 16,777,216, not "²"',
+        f'--ubatch-size must be {WHOLE} 1 to 16,777,216, not "²"',
     ),
 }
 
@@ -224,14 +226,16 @@ def test_what_changes_no_memory_passes(engine: str, flags: dict[str, Any]) -> No
     assert memory_options.uncounted_option(asked(engine, flags=flags)) == ()
 
 
+DECIDED, IN_SERVICE = "is decided by the plan", "in the service instead"
+
+
 @pytest.mark.parametrize(
     ("engine", "flag", "value"),
     [("vllm", "--quantization", "fp8"), ("vllm", "-q", "fp8"), ("sglang", "--quantization", "modelopt_fp4")],
 )
 def test_the_format_of_the_weights_is_that_of_the_checkpoint(engine: str, flag: str, value: str) -> None:
     (finding,) = options.decided_option(asked(engine, flags={flag: value}))
-    assert finding.message == f"{flag} is decided by the plan"
-    assert finding.hint == "set checkpoint in the service instead"
+    assert (finding.message, finding.hint) == (f"{flag} {DECIDED}", f"set checkpoint {IN_SERVICE}")
 
 
 def test_drafting_without_a_model_costs_nothing() -> None:
@@ -252,7 +256,7 @@ def test_drafting_without_a_model_costs_nothing() -> None:
 )
 def test_which_gpus_is_asked_for_in_the_service(engine: str, flag: str) -> None:
     (finding,) = options.decided_option(asked(engine, flags={flag: "1"}))
-    assert (finding.message, finding.hint) == (f"{flag} is decided by the plan", "set gpus in the service instead")
+    assert (finding.message, finding.hint) == (f"{flag} {DECIDED}", f"set gpus {IN_SERVICE}")
 
 
 @pytest.mark.parametrize(
@@ -261,13 +265,13 @@ def test_which_gpus_is_asked_for_in_the_service(engine: str, flag: str) -> None:
         (
             "vllm",
             "CUDA_VISIBLE_DEVICES",
-            "CUDA_VISIBLE_DEVICES is decided by the plan",
-            "set gpus in the service instead",
+            f"CUDA_VISIBLE_DEVICES {DECIDED}",
+            f"set gpus {IN_SERVICE}",
         ),
         (
             "sglang",
             "CUDA_DEVICE_ORDER",
-            "CUDA_DEVICE_ORDER is decided by the plan",
+            f"CUDA_DEVICE_ORDER {DECIDED}",
             "leave it out: rigup numbers GPUs as NVML does",
         ),
         (

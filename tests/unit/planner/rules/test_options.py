@@ -11,6 +11,8 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.rules import options
 from tests.unit.planner.rules.builder import candidate
 
+LAST, IN_SERVICE = "was the last version with it", "in the service instead"
+
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
 
 
@@ -51,7 +53,7 @@ def test_a_flag_that_is_gone_names_its_last_version_and_successor(
     engine: str, version: str, flag: str, last: str, hint: str | None
 ) -> None:
     (finding,) = options.unknown_option(asked(engine, version, flags={flag: "x"}))
-    assert finding.message.endswith(f"; {last} was the last version with it")
+    assert finding.message.endswith(f"; {last} {LAST}")
     assert hint is None or finding.hint == hint
 
 
@@ -64,9 +66,7 @@ def test_a_dead_variable_is_refused_where_it_is_dead() -> None:
     environment = {"VLLM_USE_FLASHINFER_MOE_FP4": "0"}
     assert options.unknown_variable(asked("vllm", "0.23.0", environment=environment)) == ()
     (finding,) = options.unknown_variable(asked("vllm", "0.24.0", environment=environment))
-    assert finding.message == (
-        "vLLM 0.24.0 has no variable VLLM_USE_FLASHINFER_MOE_FP4; 0.23.0 was the last version with it"
-    )
+    assert finding.message == (f"vLLM 0.24.0 has no variable VLLM_USE_FLASHINFER_MOE_FP4; 0.23.0 {LAST}")
     assert finding.hint == "use the option --moe-backend"
 
 
@@ -103,7 +103,7 @@ def test_what_the_plan_decides_is_asked_for_in_the_service() -> None:
         ("llama.cpp", "-ngl", "offload"),
     ):
         (finding,) = options.decided_option(asked(engine, flags={flag: 4}))
-        assert finding.hint == f"set {key} in the service instead"
+        assert finding.hint == f"set {key} {IN_SERVICE}"
     assert options.decided_option(asked(flags={"--gpu-memory-utilization": 0.92})) == ()
 
 
@@ -154,7 +154,7 @@ def test_a_key_does_not_go_into_the_environment() -> None:
     (finding,) = options.key_in_environment(asked(environment={"VLLM_API_KEY": "sk-1", "NCCL_DEBUG": "INFO"}))
     assert "VLLM_API_KEY" in finding.message
     assert "sk-1" not in finding.model_dump_json()
-    assert finding.hint == "set api_key_file in the service instead"
+    assert finding.hint == f"set api_key_file {IN_SERVICE}"
 
 
 @pytest.mark.parametrize("name", ["AWS_SESSION_TOKEN", "WANDB_API_KEY", "MY_PASSWORD", "SGLANG_S3_SECRET_ACCESS_KEY"])

@@ -33,7 +33,7 @@ def test_llama_cpp_splits_layers_and_does_not_care_about_heads() -> None:
 def test_fp8_blocks_do_not_divide_an_eighth_of_an_expert() -> None:
     (finding,) = parallel.fp8_block(candidate(f"8x {MAX_Q}", FP8, "sglang", parallel={"tensor": 8}))
     assert finding.rule == "fp8-block"
-    assert finding.message == "the experts' width per GPU, 1536/8 = 192, is not a multiple of the FP8 block size 128"
+    assert "1536/8 = 192" in finding.message and "128" in finding.message
     assert "expert_parallel" in finding.hint
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rigup"
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
-LARGEST_FOLDER = 20
 LAYERS = (
     "nouns",
     "api",
@@ -107,11 +105,6 @@ def test_every_package_has_a_layer_and_says_what_it_is() -> None:
     packages = [path for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE]
     assert {path.parent.relative_to(PACKAGE).parts[0] for path in packages} <= {name.split(".")[0] for name in LAYERS}
     assert [str(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text()))] == []
-
-
-def test_no_folder_is_full() -> None:
-    modules = Counter(path.parent for path in FILES.values() if path.name != "__init__.py")
-    assert {str(folder): count for folder, count in modules.items() if count > LARGEST_FOLDER} == {}
 
 
 def test_the_direction_is_drawn() -> None:

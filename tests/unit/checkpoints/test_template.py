@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from time import process_time
 
 import pytest
 
 from rigup.checkpoints.repository import local_repository
 from rigup.checkpoints.template import gguf_templates, repository_templates, takes_tools
+from tests.hostile import bounded
 
 PLAIN = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 WITH_TOOLS = "{%- if tools %}\n{{- tools | tojson }}{% endif %}" + PLAIN
@@ -33,9 +33,8 @@ def test_a_template_takes_tools_that_it_names(templates: tuple[str, ...], takes:
 
 
 def test_a_hostile_template_is_read_in_time() -> None:
-    begun = process_time()
-    assert takes_tools(["{%" * 2**19, "{{ to" * 2**18]) is False
-    assert process_time() - begun < 5
+    with bounded():
+        assert takes_tools(["{%" * 2**19, "{{ to" * 2**18]) is False
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -93,7 +92,7 @@ WORDS = {
     "pci": "0000:01:00.0 0x030000 0x2204 0",
     "card": "0000:01:00.0 GPU-1 NVIDIA",
 }
-SLOW = settings(deadline=timedelta(seconds=20), suppress_health_check=list(HealthCheck))
+SLOW = settings(suppress_health_check=list(HealthCheck))
 json_texts = st.one_of(values.map(json.dumps), texts)
 
 

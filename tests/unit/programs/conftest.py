@@ -22,7 +22,7 @@ from rigup.lab.hub.content import commit_id
 from rigup.lab.hub.server_process import StandInHub
 from rigup.programs import program_file
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:

@@ -6,16 +6,16 @@ import ast
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rigup.programs
+from tests.hostile import SAFETY_S
 
 LOST, UNKNOWN, MISMATCH = 15, 999, 18
-HANGS = "NVML did not answer within 1 s"
+HANGS = "NVML did not answer within 3 s"
 FAKE = Path(__file__).parent / "fake_nvml.py"
 CARD: dict[str, Any] = {
     "GetName": "NVIDIA GeForce RTX 3090",
@@ -41,7 +41,7 @@ CARD: dict[str, Any] = {
 
 def run(*gpus: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     words = [sys.executable, str(FAKE), json.dumps({"gpus": gpus, **more})]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=SAFETY_S)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert all(line.startswith("nvml {") for line in lines)
@@ -119,16 +119,14 @@ def test_a_card_without_a_name_is_in_error() -> None:
 
 
 def test_a_card_that_hangs_is_left_behind() -> None:
-    began = time.monotonic()
-    lines = run(card(0), card(1, GetEccMode="hang"), card(2), step_seconds=1)
+    lines = run(card(0), card(1, GetEccMode="hang"), card(2), step_seconds=3)
     told = [(line["gpu"], line.get("error")) for line in lines if "gpu" in line]
     assert told == [(0, None), (1, HANGS), (2, None)]
     assert [line["pair"] for line in lines if "pair" in line] == [[0, 2]]
-    assert time.monotonic() - began < 30
 
 
 def test_a_driver_that_hangs_is_told() -> None:
-    assert run(CARD, init="hang", step_seconds=1) == [{"error": f"{HANGS} (start)"}]
+    assert run(CARD, init="hang", step_seconds=3) == [{"error": f"{HANGS} (start)"}]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from urllib.parse import quote
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from rigup.report.redaction import REDACTED, Redactor, secrets_within
 from rigup.report.text import report_text
+from tests.hostile import bounded
 
 SECRET = 'p"l4nted\\se/cret'
 
@@ -80,9 +80,9 @@ def test_what_is_redacted_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 20_000, "-" * 20_000, "a-" * 10_000, "secret_" * 500], ids=lambda t: t[:7])
 def test_a_long_line_takes_no_longer_than_many_short_ones(text: str) -> None:
-    began = time.monotonic()
-    Redactor([]).text(text)
-    assert time.monotonic() - began < 3, "half a minute where every letter is looked at from every other"
+    """It would take half a minute if every letter were looked at from every other."""
+    with bounded():
+        Redactor([]).text(text)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,5 @@ def test_each_of_several_api_keys_is_known_by_itself() -> None:
 )
 def test_a_line_of_200_kb_takes_time_linear_in_its_length(piece: str) -> None:
     redactor = Redactor([])
-    began = time.process_time()
-    redactor.text(piece * (200_000 // len(piece)))
-    assert time.process_time() - began < 2
+    with bounded():
+        redactor.text(piece * (200_000 // len(piece)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import time
 import tracemalloc
 from collections.abc import Iterable, Iterator
 
@@ -13,6 +12,7 @@ import pytest
 import requests
 
 from rigup.sources.bounded_http import BoundedSession, BoundExceeded, read_json, time_limit
+from tests.hostile import SAFETY_S, ends
 from tests.unit.sources.hostile_server import head, hostile_server
 
 MEBIBYTE = 2**20
@@ -59,11 +59,11 @@ def many_headers(request: str) -> Iterator[bytes]:
     ids=lambda script: script.__name__,
 )
 def test_memory_is_bounded(script) -> None:
-    with hostile_server(script) as url, time_limit(20):
+    with hostile_server(script) as url, time_limit(SAFETY_S):
         tracemalloc.start()
         try:
             with pytest.raises(requests.RequestException):
-                BoundedSession(MEBIBYTE).get(url, timeout=5)
+                BoundedSession(MEBIBYTE).get(url, timeout=SAFETY_S)
             assert tracemalloc.get_traced_memory()[1] < 16 * MEBIBYTE
         finally:
             tracemalloc.stop()
@@ -94,21 +94,20 @@ def redirecting(request: str) -> Iterable[bytes | float]:
 
 
 def silent(request: str) -> Iterable[float]:
-    return (30.0,)
+    return (3600.0,)
 
 
 @pytest.mark.parametrize(
     "script", [dripping_head, dripping_body, continuing, redirecting, silent], ids=lambda script: script.__name__
 )
 def test_time_is_bounded(script) -> None:
-    began = time.monotonic()
     with (
         hostile_server(script) as url,
+        ends(),
         time_limit(0.5),
         pytest.raises(BoundExceeded, match="did not finish its response in time"),
     ):
-        BoundedSession(MEBIBYTE).get(url, timeout=20)
-    assert time.monotonic() - began < 5
+        BoundedSession(MEBIBYTE).get(url, timeout=3600)
 
 
 def test_an_answer_within_the_bounds_is_whole() -> None:
@@ -119,10 +118,10 @@ def test_an_answer_within_the_bounds_is_whole() -> None:
         lambda request: (head("Content-Encoding: gzip", f"Content-Length: {len(packed)}"), packed),
     )
     for script in scripts:
-        with hostile_server(script) as url, time_limit(30):
-            assert BoundedSession(len(content)).get(url, timeout=5).content == content
+        with hostile_server(script) as url, time_limit(SAFETY_S):
+            assert BoundedSession(len(content)).get(url, timeout=SAFETY_S).content == content
             with pytest.raises(BoundExceeded, match="sent more than"):
-                BoundedSession(len(content) - 1).get(url, timeout=5)
+                BoundedSession(len(content) - 1).get(url, timeout=SAFETY_S)
 
 
 def test_an_inner_limit_does_not_lift_an_outer_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-import time
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,6 +14,7 @@ import pytest
 from rigup.catalogue.engine_packages import llama_cpp
 from rigup.catalogue.engine_packages.llama_cpp_arguments import arguments
 from rigup.catalogue.engine_packages.reading import UNREADABLE, archive_abilities, archive_names, wheel_abilities
+from tests.hostile import bounded
 
 SHA256 = "0" * 64
 VLLM = {
@@ -195,10 +195,8 @@ def test_a_table_of_arguments_that_is_not_as_expected(tmp_path: Path, text: str 
 )
 def test_a_hostile_table_of_arguments_is_read_in_one_pass(piece: str) -> None:
     text = piece * (300_000 // len(piece))
-    began = time.process_time()
-    with suppress(*UNREADABLE):
+    with bounded(), suppress(*UNREADABLE):
         list(arguments(text))
-    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize("path", [path for path in VLLM if "entrypoints" not in path])

@@ -20,7 +20,7 @@ from rigup.programs import program_file
 from rigup.programs.weights import peers
 from rigup.programs.weights.hub_pace import HubPace
 from rigup.programs.weights.peers import FalsePeerClaim, Offer, Peer, Peers, PeerSharing, PeerView
-from tests.hostile import bounded, mangled
+from tests.hostile import bounded, ends, mangled
 from tests.unit.programs.conftest import wait_for
 
 KEY = "k1"
@@ -65,7 +65,9 @@ class Listener:
 
 @pytest.fixture
 def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Listener]]:
-    monkeypatch.setattr(peers, "ASK_TIMEOUT_S", 0.3)
+    """Listeners; a peer has an hour for its answer, and so have all for their first."""
+    monkeypatch.setattr(peers, "ASK_TIMEOUT_S", 3600.0)
+    monkeypatch.setattr(peers, "FIRST_LOOK_S", 3600.0)
     made: list[Listener] = []
 
     def listen(answer: bytes | None, drips: bool = False) -> Listener:
@@ -109,12 +111,10 @@ NESTED = b"[" * 100_000
 def test_a_bad_answer_is_that_peers_problem_alone(listening: Callable[..., Listener], answer: bytes, said: str) -> None:
     bad = listening(answer)
     found = asked(bad=bad, good=listening(state("good")))
-    began = time.monotonic()
-    found.begin()
-    took = time.monotonic() - began
+    with ends():
+        found.begin()
     bad.answer = state("bad")
     try:
-        assert took < 1
         assert views(found)["good"].have == {"a"}
         assert f"127.0.0.1 port {bad.port}: {said}" in views(found)["bad"].problem
         assert not views(found)["bad"].have
@@ -124,55 +124,54 @@ def test_a_bad_answer_is_that_peers_problem_alone(listening: Callable[..., Liste
 
 
 @pytest.mark.parametrize("drips", [False, True])
-def test_an_answer_that_does_not_end_is_given_up(listening: Callable[..., Listener], drips: bool) -> None:
+def test_an_answer_that_does_not_end_is_given_up(
+    listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch, drips: bool
+) -> None:
+    monkeypatch.setattr(peers, "ASK_TIMEOUT_S", 0.3)
     slow = listening(b"" if drips else None, drips)
     found = asked(slow=slow)
-    began = time.monotonic()
-    found.begin()
-    took = time.monotonic() - began
+    with ends():
+        found.begin()
     found.end()
-    assert took < 1
     assert views(found)["slow"].problem == f"127.0.0.1 port {slow.port}: no answer within 0.3 s"
 
 
-def test_however_many_are_silent_those_that_answer_are_heard_of_in_time(
+def test_however_many_are_silent_those_that_answer_are_heard_of(
     listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each asks for an hour; the silent ones hang up the first time, so that it is known what they are."""
     monkeypatch.setattr(peers, "ASKED_AT_ONCE", 4)
     monkeypatch.setattr(peers, "SILENT_AT_ONCE", 1)
-    silent, good = listening(None), {f"good{number}": listening(state(f"good{number}")) for number in range(4)}
+    silent, good = listening(b""), {f"good{number}": listening(state(f"good{number}")) for number in range(4)}
     found = asked(**{f"silent{number}": silent for number in range(16)}, **good)
-    found.begin()
-    rounds = []
+    with ends():
+        found.begin()
+    silent.drips = True
     try:
         for _ in range(5):
             before = time.monotonic()
             for name in good:
                 heard_of_since(before, views(found)[name])
-            rounds.append(time.monotonic() - before)
     finally:
         found.end()
-    assert min(rounds) < 0.5, "all silent ones in their turn, each for ASK_TIMEOUT_S, would take a second"
 
 
 def test_hosts_that_are_silent_hold_up_nothing_for_long(
     listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "ASK_TIMEOUT_S", 60.0)
     monkeypatch.setattr(peers, "FIRST_LOOK_S", 0.2)
     found = asked(silent=listening(None), good=listening(state("good")))
-    began = time.monotonic()
-    found.begin()
-    took = time.monotonic() - began
-    found.end()
-    assert took < 1
-    assert views(found)["good"].have == {"a"}
+    with ends():
+        found.begin()
+    try:
+        assert not views(found)["silent"].problem, "it is still being asked"
+        wait_for(lambda: views(found)["good"].have == {"a"}, "the good one heard of")
+    finally:
+        found.end()
 
 
 def test_without_peers_nobody_is_waited_for() -> None:
-    began = time.monotonic()
-    asked().begin()
-    assert time.monotonic() - began < 1
+    assert not asked().begin()
 
 
 def test_a_file_that_a_peer_says_that_it_lacks_and_then_has_is_trusted_again() -> None:

@@ -76,6 +76,8 @@ def quotations() -> dict[Literal, list[Literal]]:
             for row in rows(quoting.text):
                 for message in messages.get(row, ()):
                     common[message] += 1
+            # a few words that a long message has, too, are nobody's quotation
+            common = {message: number for message, number in common.items() if 2 * number >= len(rows(message.text))}
             if common:
                 found[max(sorted(common), key=lambda message: (common[message], _nearness(message, quoting)))].append(
                     quoting

@@ -63,7 +63,7 @@ MEMORY = (
         True,
     ),
     MeasuredMemory(
-        "the same: weights and cache on a GPU",
+        "the same: weights and KV cache on a GPU",
         f"4x {PRO_6000}",
         _FOUR_FP8,
         "GiB",

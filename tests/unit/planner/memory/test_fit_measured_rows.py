@@ -28,18 +28,18 @@ ROWS = {row.name: row for row in rows()}
 BYTES_EXCEPTIONS = {
     "ik-377-nemotron-ultra": "K in q8_0 and V in q4_0: rigup has one type for both",
     "llama-ik394-dsv3": "b5331 stored V for latent attention, which b11434 does not",
-    "rtx6k-glm51-dcp8-mtp1": "decode context parallelism spreads the cache over ranks; rigup plans none",
+    "rtx6k-glm51-dcp8-mtp1": "decode context parallelism spreads the cache over ranks; rigup does not plan it",
 }
 """Bytes of cache a token."""
 TOKENS_EXCEPTIONS = {
-    "rtx6k-glm51-dcp8-mtp1": "decode context parallelism spreads the cache over ranks; rigup plans none",
+    "rtx6k-glm51-dcp8-mtp1": "decode context parallelism spreads the cache over ranks; rigup does not plan it",
 }
 """Tokens, and requests of the whole context, that the measured bytes of cache hold."""
 PLAN_EXCEPTIONS = {
     "rtx6k-glm51-dcp1-mtp1": "a fork with its own kernels for sparse latent attention: 1.5 GiB more beside the cache",
     "rtx6k-glm51-dcp8-mtp1": "the same fork",
-    "vdb-900da89b": "as with 256 sequences; the log lacks the number, and one release later it is as with 1,024",
-    "llmd-8": "as with 256 sequences; the table lacks the number, and its other models are as with 1,024",
+    "vdb-900da89b": "as with 256 sequences; the log does not say how many, and one release later it is as with 1,024",
+    "llmd-8": "as with 256 sequences; the table does not say how many, and its other models are as with 1,024",
     "vdb-4f09e21f": "the weights are off, see WEIGHTS_EXCEPTIONS",
 }
 """KV cache and total of a plan from nothing but the card, the fraction and the defaults."""
@@ -149,9 +149,9 @@ def without_a_plan(row: Row) -> list[str]:
     if row.engine == "llama.cpp":
         return ["llama.cpp: its caches are held to the byte; a log names no part of a card to fill"]
     lacking = {
-        "the card is not named, or not catalogued": not has_known_card(row),
+        "the card is not named, or not in the catalogue": not has_known_card(row),
         "no part of the card is named": not row.data.get("fraction"),
-        "no known release is named": not row.version,
+        "no release that the catalogue knows is named": not row.version,
         "weights are not told": not row.measured("weights_gib_per_gpu"),
     }
     return [why for why, lacks in lacking.items() if lacks]

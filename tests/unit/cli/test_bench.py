@@ -139,9 +139,8 @@ def test_what_cannot_be_kept_is_shown_all_the_same(
     out, err = capsys.readouterr()
     assert "out tok/s" in out and "kept in" not in out
     where = f"results/127.0.0.1_{mock.url.rpartition(':')[2]}/mock"
-    assert err.endswith(
-        f"rigup: cannot save the result in {where}: Not a directory\nhint: check permissions and free disk space\n"
-    )
+    error, hint = err.splitlines()[-2:]
+    assert error == f"rigup: cannot save the result in {where}: Not a directory" and hint.startswith("hint: ")
 
 
 def test_what_cannot_be_kept_is_one_document_and_a_table_for_scripts(

@@ -62,7 +62,6 @@ BAD = {
         "use at most 50000000 in total",
     ),
     ("--csv", "-", "--json"): ("--csv - and --json both write to standard output", "name a file for the CSV"),
-    ("--api-key-file", "key"): ("--api-key-file: key does not exist", "create it below ., or correct the path"),
 }
 
 
@@ -96,7 +95,12 @@ def test_what_other_commands_refuse_in_the_same_words(
     assert capsys.readouterr().err.startswith(f"rigup: {begins}")
 
 
-def test_a_key_that_others_can_read_is_not_used(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_that_is_missing_or_that_others_can_read_is_not_used(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(("bench", *URL, "--api-key-file", "key")) == 2
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("rigup: --api-key-file: key does not exist") and hint.startswith("hint: create it ")
     (folder / "key").write_text("secret\n")
     (folder / "key").chmod(0o644)
     assert main(("bench", *URL, "--api-key-file", "key")) == 2
@@ -143,9 +147,8 @@ def test_what_cannot_be_kept_is_shown_all_the_same(
     out, err = capsys.readouterr()
     assert "out tok/s" in out and "kept in" not in out
     where = f"results/127.0.0.1_{mock.url.rpartition(':')[2]}/mock"
-    assert err.endswith(
-        f"rigup: cannot save the result in {where}: Not a directory\nhint: check permissions and free disk space\n"
-    )
+    error, hint = err.splitlines()[-2:]
+    assert error == f"rigup: cannot save the result in {where}: Not a directory" and hint.startswith("hint: ")
 
 
 def test_what_cannot_be_kept_is_one_document_and_a_table_for_scripts(

@@ -57,35 +57,30 @@ def plan() -> object:
     return plan_project(load_project(None))
 
 
-USER = "the name of a user"
-NO_PORT = "is not a port, a whole number from 1 to 65535"
 SSH = [
-    ({"ssh_port": "abc"}, f"ssh_port: 'abc' {NO_PORT}", "write ssh_port = 22"),
-    ({"ssh_port": 22.5}, f"ssh_port: 22.5 {NO_PORT}", "write ssh_port = 22"),
-    ({"ssh_port": True}, f"ssh_port: True {NO_PORT}", "write ssh_port = 22"),
-    ({"ssh_port": 0}, f"ssh_port: 0 {NO_PORT}", "write ssh_port = 22"),
-    ({"ssh_user": 5}, f"ssh_user: 5 is not {USER}", 'write ssh_user = "ada"'),
-    ({"ssh_user": "a\nb"}, f"ssh_user: 'a\\nb' is not {USER}", 'write ssh_user = "ada"'),
-    ({"ssh_key": 5}, "ssh_key: 5 is not a path", 'write ssh_key = "~/.ssh/id_ed25519"'),
-    (
-        {"ssh_hostname": 5},
-        "ssh_hostname: 5 is not the name or address of a host",
-        'write ssh_hostname = "192.168.1.20"',
-    ),
-    ({"ssh_config_file": 5}, "ssh_config_file: 5 is not a path", 'write ssh_config_file = "~/.ssh/config"'),
-    ({"ssh_password": 5}, "ssh_password: the value is not text", 'write ssh_password = "..."'),
+    ({"ssh_port": "abc"}, "ssh_port: 'abc'"),
+    ({"ssh_port": 22.5}, "ssh_port: 22.5"),
+    ({"ssh_port": True}, "ssh_port: True"),
+    ({"ssh_port": 0}, "ssh_port: 0"),
+    ({"ssh_user": 5}, "ssh_user: 5"),
+    ({"ssh_user": "a\nb"}, "ssh_user: 'a\\nb'"),
+    ({"ssh_key": 5}, "ssh_key: 5"),
+    ({"ssh_hostname": 5}, "ssh_hostname: 5"),
+    ({"ssh_config_file": 5}, "ssh_config_file: 5"),
+    ({"ssh_password": 5}, "ssh_password: the value"),
 ]
 
 
-@pytest.mark.parametrize(("data", "message", "hint"), SSH, ids=[row[1] for row in SSH])
-def test_a_setting_of_ssh_of_another_kind(fleet: Path, data: dict[str, Any], message: str, hint: str) -> None:
+@pytest.mark.parametrize(("data", "named"), SSH, ids=[row[1] for row in SSH])
+def test_a_setting_of_ssh_of_another_kind(fleet: Path, data: dict[str, Any], named: str) -> None:
     (fleet / "inventories/a.py").write_text(f"box = [('gpu1.lan', {data!r})]\n")
-    assert refused(plan) == (f"inventories/a.py: gpu1.lan: {message}", hint)
+    message, hint = refused(plan)
+    assert message.startswith(f"inventories/a.py: gpu1.lan: {named} is not ") and hint
 
 
 NAMES = [
-    ("", "the name of a host is empty"),
-    (" ", "the name of a host is empty"),
+    ("", "the name "),
+    (" ", "the name "),
     ("a\nb", "'a\\nb' "),
     ("a\n", "'a\\n' "),
     ("\x1b[2J", "'\\x1b[2J' "),

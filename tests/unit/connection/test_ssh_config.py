@@ -53,9 +53,7 @@ def test_a_pipe_in_the_place_of_a_file_of_ssh_is_not_waited_for(
         data = {"ssh_config_file": str(tmp_path / "named")}
     with pytest.raises(InputError) as caught:
         connection_data("box", data)
-    assert caught.value.message.endswith(
-        f"{pipe if place != 'known_hosts' else '~/.ssh/known_hosts'}: not a regular file"
-    )
+    assert f"{pipe if place != 'known_hosts' else '~/.ssh/known_hosts'}: not a regular" in caught.value.message
 
 
 def test_no_known_hosts_at_all_are_said_with_dev_null(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_repository_behind_a_token(line: CommandLine, hub: StandInHub) -> None
     line.write("group_data/boxes.py", GROUP_DATA + f'hub = "{hub.url}"\nhub_token_file = "token"\n')
     hub.faults(token="hf_right", gated=True)
     refused = line.call("lock")
-    assert (refused.code, f"rigup: {where} does not allow this token" in refused.err) == (2, True)
+    assert (refused.code, f"rigup: {where} does not allow" in refused.err) == (2, True)
     assert (line.fleet / "rigup.lock").read_bytes() == before
     hub.faults(token="hf_right")
     assert line.call("lock").code == 0

@@ -112,7 +112,7 @@ def test_what_is_not_published_leaves_the_lock_alone(
     [
         ('{"docker.io": "mirror.lan"}', 'image_mirrors.docker.io: "mirror.lan" '),
         ('{"https://docker.io": "http://m"}', 'image_mirrors: "https://docker.io" is not a registry name'),
-        ('"http://mirror.lan"', "image_mirrors: must be a dictionary"),
+        ('"http://mirror.lan"', "image_mirrors: must be "),
     ],
 )
 def test_mirrors_that_are_none(line: CommandLine, said: str, message: str) -> None:

@@ -105,12 +105,6 @@ BAD = [
     ),
     (
         None,
-        {"inventories/a.py": "box = ['a b']"},
-        "inventories/a.py: box[0]: 'a b' is not the name of a host",
-        'write it as ssh takes it: "gpu1.lan" or "ada@gpu1.lan"',
-    ),
-    (
-        None,
         {"inventories/a.py": "box = ['a']"},
         'inventories/a.py: group "box" has no rig',
         'write group_data/box.py with rig = {"gpus": "4x RTX 3090"} and services = {...}',

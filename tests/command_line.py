@@ -140,7 +140,7 @@ class CommandLine:
                 said += chunk
                 for prompt in [prompt for prompt in open_questions if prompt in said]:
                     os.write(ours, (open_questions.pop(prompt) + "\n").encode())
-            return Done(process.wait(10), said, "")
+            return Done(process.wait(60), said, "")
         finally:
             process.kill()
             os.close(ours)

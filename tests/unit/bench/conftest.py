@@ -30,7 +30,7 @@ class Engine:
 
     def times(self) -> dict[str, list[tuple[float, float]]]:
         """By request, when each token was sent: before and after, in seconds of the monotonic clock."""
-        with urllib.request.urlopen(f"{self.url}/times", timeout=20) as answer:
+        with urllib.request.urlopen(f"{self.url}/times", timeout=60) as answer:
             found: dict[str, list[tuple[float, float]]] = json.load(answer)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from itertools import product
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,9 +17,8 @@ from rigup.programs.bench.bench_statistics import PARTS, distribution, figures
 from rigup.programs.bench.bench_target import Target
 from tests.unit.bench.conftest import Engine
 
-WITHIN = 0.02
-ATTEMPTS = 5
-"""A busy machine may stop the mock between looking at its clock and sending."""
+CLOCKS_S = 0.001
+"""What reading two clocks may differ by."""
 
 
 def run(engine: Engine, level: Level, report: Callable[[dict[str, Any]], None] = lambda said: None) -> LevelResult:
@@ -27,18 +26,18 @@ def run(engine: Engine, level: Level, report: Callable[[dict[str, Any]], None] =
     return Load(endpoint, level, "level", 1, lambda: False, report).run()
 
 
-def sent(engine: Engine, outcome: LevelResult) -> dict[str, Any]:
-    """The figures as they follow from the mock's clock; a request begins when the client began to send it."""
+def when_sent(engine: Engine, outcome: LevelResult) -> None:
+    """Each token arrived when the mock sent it, or with a later one that the kernel had by when the client read.
+
+    Whatever else the machine does, a packet on loopback arrives between the mock's looks at its clock before and after.
+    """
     times = engine.times()
-    records = [record for record in outcome.records if record.counted]
-    tokens = {record.name: [before for before, _ in times[record.name]] for record in records}
-    first, last = ({name: each[place] for name, each in tokens.items()} for place in (0, -1))
-    gaps = [1000 * (each[n] - each[n - 1]) for each in tokens.values() for n in range(1, len(each))]
-    return {
-        "ttft_ms": distribution([[1000 * (first[record.name] - record.started) for record in records]]),
-        "tpot_ms": distribution([[1000 * (last[n] - first[n]) / (len(tokens[n]) - 1) for n in tokens]]),
-        "itl_ms": distribution([gaps]),
-    }
+    for record in outcome.records:
+        sends = times[record.name]
+        assert len(record.arrivals) <= len(sends)
+        for number, arrival in enumerate(record.arrivals):
+            of = sends[number:]
+            assert any(before - CLOCKS_S <= arrival <= after + CLOCKS_S for before, after in of), (number, arrival, of)
 
 
 def test_a_build_of_rigups_is_named_once(engine: Callable[..., Engine]) -> None:
@@ -48,33 +47,30 @@ def test_a_build_of_rigups_is_named_once(engine: Callable[..., Engine]) -> None:
         assert open_endpoint(target, None, False, 20, seed=1).version == version
 
 
-def test_latencies_of_known_delays_are_exact_within_two_percent(engine: Callable[..., Engine]) -> None:
-    wrong = ["not measured"]
-    for _ in range(ATTEMPTS):
-        mock = engine(ttft=0.15, itl=0.015)
-        outcome = run(mock, Level(4, 64, 20, requests=12))
-        found, expected = figures(outcome.records, outcome.begin, outcome.end, evenly=False), sent(mock, outcome)
-        assert (found["requests"]["counted"], found["failures"]) == (12, {})
-        wrong = [
-            (name, statistic)
-            for name, statistic in product(("ttft_ms", "tpot_ms", "itl_ms"), ("mean", "p50"))
-            if found[name][statistic] != pytest.approx(expected[name][statistic], rel=WITHIN)
-        ]
-        if not wrong:
-            break
-    assert wrong == []
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel says when a packet arrived on Linux only")
+def test_latencies_are_those_of_the_endpoint(engine: Callable[..., Engine]) -> None:
+    mock = engine(ttft=0.15, itl=0.015)
+    outcome = run(mock, Level(4, 64, 20, requests=12))
+    when_sent(mock, outcome)
+    found = figures(outcome.records, outcome.begin, outcome.end, evenly=False)
+    assert (found["requests"]["counted"], found["failures"]) == (12, {})
     assert found["ttft_ms"]["mean"] >= 150
-    assert found["tpot_ms"]["mean"] > 15 * (1 - WITHIN)
+    records = [record for record in outcome.records if record.counted]
+    first = [1000 * (record.arrivals[0] - record.started) for record in records]
+    spread = [1000 * (record.arrivals[-1] - record.arrivals[0]) / 19 for record in records]
+    gaps = [1000 * (later - sooner) for record in records for sooner, later in pairwise(record.arrivals)]
+    for name, values in (("ttft_ms", first), ("tpot_ms", spread), ("itl_ms", gaps)):
+        expected = distribution([values])
+        assert [found[name][each] for each in ("mean", "p50")] == pytest.approx([expected["mean"], expected["p50"]])
 
 
-def test_throughput_of_known_delays_is_exact_within_two_percent(engine: Callable[..., Engine]) -> None:
+def test_throughput_is_what_arrived_in_the_window(engine: Callable[..., Engine]) -> None:
     mock = engine(ttft=0.05, itl=0.01)
     outcome = run(mock, Level(3, 32, 10, seconds=1))
     found = figures(outcome.records, outcome.begin, outcome.end, evenly=True)
-    known = {record.name for record in outcome.records}
-    when = [before for name, each in mock.times().items() if name in known for before, _ in each]
-    count = sum(outcome.begin <= each <= outcome.end for each in when)
-    assert found["output_tokens_per_second"]["mean"] == pytest.approx(count, rel=WITHIN)
+    arrivals = [arrival for record in outcome.records for arrival in record.arrivals]
+    count = sum(outcome.begin <= arrival <= outcome.end for arrival in arrivals)
+    assert found["output_tokens_per_second"]["mean"] == pytest.approx(count)
     assert len(found["output_tokens_per_second"]["parts"]) == PARTS
     assert found["window_s"] == pytest.approx(1)
     # a request that began before the window is not among those whose latency counts
@@ -88,16 +84,12 @@ def test_a_client_that_is_late_makes_no_latency_longer(
     monkeypatch.setattr(bench_load, "REPORT_SECONDS", 0.15)
     mock = engine(ttft=0.1)
     outcome = run(mock, Level(4, 64, 1, requests=16), lambda said: time.sleep(0.3))
-    times = mock.times()
-    expected = [times[record.name][0][0] - record.started for record in outcome.records]
-    found = [record.arrivals[0] - record.started for record in outcome.records]
     assert max(outcome.late) > 0.1
-    assert sum(found) / len(found) == pytest.approx(sum(expected) / len(expected), rel=WITHIN)
-    assert max(found) < max(expected) + 0.05
+    when_sent(mock, outcome)
 
 
 def test_the_first_answers_of_a_timed_level_have_different_lengths(engine: Callable[..., Engine]) -> None:
-    outcome = run(engine(itl=0.001), Level(16, 32, 64, seconds=0.2))
+    outcome = run(engine(itl=0.001), Level(16, 32, 64, seconds=1))
     lengths = {len(record.arrivals) for record in outcome.records[:16]}
     assert len(lengths) > 4
     assert not any(record.counted for record in outcome.records[:16])

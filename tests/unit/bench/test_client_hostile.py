@@ -17,6 +17,7 @@ from rigup.bench.client import LevelRequest
 from rigup.bench.lines import MOST_BYTES, read_line
 from rigup.bench.result import LineCollector
 from rigup.errors import HostFailed, RigupError
+from tests.hostile import ends
 from tests.serving import answering
 from tests.unit.bench.conftest import measure
 
@@ -83,6 +84,7 @@ def serving(talk: Talk, models: Any = None) -> Iterator[str]:
         yield url
 
 
+SILENT = "no data for 2 s"
 DEEP = b"data: " + b"[" * 200_000 + b"\n\n"
 HOSTILE: dict[str, tuple[Talk, str]] = {
     "no object": (saying(sized(STREAM, event([1]))), "an event that is not a JSON object"),
@@ -108,8 +110,8 @@ HOSTILE: dict[str, tuple[Talk, str]] = {
         for_ever(b"HTTP/1.1 500 No\r\n\r\n", b"x" * 65536),
         " 1114112 bytes",
     ),
-    "comments without end": (for_ever(STREAM + b"\r\n", b": here\n\n", 0.05), "no data for 2 s"),
-    "empty events without end": (for_ever(STREAM + b"\r\n", event({"choices": []}), 0.05), "no data for 2 s"),
+    "comments without end": (for_ever(STREAM + b"\r\n", b": here\n\n", 0.05), SILENT),
+    "empty events without end": (for_ever(STREAM + b"\r\n", event({"choices": []}), 0.05), SILENT),
     "an error with escapes": (
         saying(sized(b"HTTP/1.1 500 No\r\n", b'{"error": "\\u001b[2Jgone\\u0007"}')),
         "HTTP 500: [2Jgone",
@@ -120,19 +122,17 @@ HOSTILE: dict[str, tuple[Talk, str]] = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_answer_is_a_failed_request(case: str) -> None:
     talk, why = HOSTILE[case]
-    began = time.monotonic()
-    with serving(talk) as url:
-        (level,) = measure(url, FEW, timeout_s=2)["levels"]
+    with ends(), serving(talk) as url:
+        (level,) = measure(url, FEW, timeout_s=2 if why == SILENT else 3600)["levels"]
     ((failure, count),) = level["failures"].items()
     assert (why in failure, count) == (True, 2), failure
-    assert time.monotonic() - began < 40
 
 
 @pytest.mark.parametrize("usage", [7, [], {"completion_tokens": "4"}, {"completion_tokens": -1, "prompt_tokens": {}}])
 def test_a_count_that_cannot_be_is_not_taken(usage: Any) -> None:
     body = event(CHOICE) * 4 + event(LAST) + event({"choices": [], "usage": usage}) + b"data: [DONE]\n\n"
     with serving(saying(sized(STREAM, body))) as url:
-        (level,) = measure(url, FEW, timeout_s=5)["levels"]
+        (level,) = measure(url, FEW, timeout_s=60)["levels"]
     assert level["failures"] == {}
     assert level["output_tokens"] == {"least": 4, "most": 4}
 

@@ -38,7 +38,7 @@ class LocalChannel:
 
     def recv_exit_status(self) -> int:
         """Once it has ended."""
-        return self.process.wait(10)
+        return self.process.wait(60)
 
     def get_transport(self) -> SimpleNamespace:
         """A connection that stands."""
@@ -48,7 +48,7 @@ class LocalChannel:
         """Ends the command."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, 15)
-        self.process.wait(10)
+        self.process.wait(60)
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe
             pipe.close()

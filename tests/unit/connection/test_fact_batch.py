@@ -14,7 +14,7 @@ from rigup.connection.fact_cache import FactReader
 
 
 def output_of(text: str) -> CommandOutput:
-    done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, timeout=60)
     streams = (("stdout", done.stdout), ("stderr", done.stderr))
     return CommandOutput([OutputLine(name, line) for name, text in streams for line in text.split("\n")[:-1]])
 

@@ -41,7 +41,7 @@ def test_a_module_that_two_import_at_once_is_imported_once_and_whole() -> None:
         "    return minidom.parseString('<a/>').documentElement.tagName\n"
         "with between_imports():\n"
         "    users = [gevent.spawn(use) for _ in range(5)]\n"
-        "    gevent.joinall(users, raise_error=True, timeout=30)\n"
+        "    gevent.joinall(users, raise_error=True, timeout=60)\n"
         "print(*(user.value for user in users))\n"
     )
     assert said == "a a a a a\n"

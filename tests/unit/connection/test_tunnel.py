@@ -39,7 +39,7 @@ def tell(process: subprocess.Popen[str], word: str) -> str:
 
 
 def asked(port: int) -> int:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
         with connection.getresponse() as response:
             return response.status

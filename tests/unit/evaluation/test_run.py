@@ -18,6 +18,7 @@ from rigup.evaluation.harness import EvaluationRequest
 from rigup.evaluation.run import check_endpoint, evaluated
 from rigup.evaluation.store import read_result, store
 from rigup.operations.primitives import jobs
+from tests.hostile import SAFETY_S
 from tests.serving import serving
 
 KEY = "sk-very-secret"
@@ -125,7 +126,7 @@ def test_cancelled_it_ends_with_all_that_it_started(
     with pytest.raises(jobs.Cancelled) as caught:
         run(program)
     assert caught.value.message == ("gpu1.lan: chat: cancelled; incomplete evaluations are not stored")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + SAFETY_S
     while left := [process for process in begun.read_text().split() if lives(process)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.02)

@@ -74,7 +74,7 @@ def run(folder: Path, user: int, *words: str, **environment: str) -> list[str]:
     log.write_text("")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     told = {"PATH": path, "PYTHON": "python3", "LOG": str(log), "USER_ID": str(user), **environment}
-    subprocess.run([folder / "bin/demo", *words], env=told, check=True, capture_output=True, timeout=30)
+    subprocess.run([folder / "bin/demo", *words], env=told, check=True, capture_output=True, timeout=60)
     return log.read_text().splitlines()
 
 

@@ -45,11 +45,11 @@ def test_a_second_up_waits_for_the_first(monkeypatch: pytest.MonkeyPatch, tmp_pa
     with LabFolder("b").locked():
         thread = threading.Thread(target=second)
         thread.start()
-        waiting.wait(10)
+        waiting.wait(60)
         thread.join(0.2)  # enough for it to run into the lock; a wrong lock would let it through
         order.append("first")
         (LabFolder("b").path / "lab.json").touch()
-    thread.join(10)
+    thread.join(60)
     assert order == ["first", "second"]
 
 
@@ -72,7 +72,7 @@ def test_ups_that_wait_for_a_down_come_one_after_the_other(monkeypatch: pytest.M
         threads[0].join(0.2)
         folder.remove_tree(LabFolder("b").path)
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert most == [1, 1, 1, 1]
     assert list(LabFolder("b").path.parent.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def test_it_ends_with_the_last_connection(engine: Engine, capsys: pytest.Capture
     stopping.join(0.5)
     assert stopping.is_alive()
     engine.hang_up()
-    stopping.join(10)
+    stopping.join(60)
     assert not stopping.is_alive()
     assert engine.process.poll() is None
     assert "drain: connections left: 1, for 60 s at most" in capsys.readouterr().out
@@ -82,8 +83,8 @@ def test_an_idle_engine_is_told_at_once(engine: Engine) -> None:
 
 def test_after_its_time_the_engine_is_killed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     drain.main([UNIT, str(engine.port), "0.2"])
-    assert engine.process.wait(10) == -9
-    assert "drain: connections cut after 0 s: 1" in capsys.readouterr().out
+    assert engine.process.wait(60) == -9
+    assert re.search(r"drain: connections cut after \d+ s: 1", capsys.readouterr().out)
 
 
 def test_nothing_is_waited_for_after_the_engine(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def heard(tmp_path: Path) -> Iterator[list[str]]:
 
 def told(folder: Path, commands: list[str]) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-I", str(PROGRAM), str(folder / "admin.sock")]
-    return subprocess.run(words, input=json.dumps(commands), capture_output=True, text=True, timeout=30)
+    return subprocess.run(words, input=json.dumps(commands), capture_output=True, text=True, timeout=60)
 
 
 def test_each_command_has_its_answer_and_a_payload_its_end(tmp_path: Path, heard: list[str]) -> None:

@@ -146,5 +146,5 @@ def test_what_a_gateway_says_of_itself(
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         assert list(release_metrics.gateway(path)) == samples
-        thread.join(10)
+        thread.join(60)
     assert list(release_metrics.gateway(path)) == []

@@ -25,7 +25,7 @@ def run(engine: str, tmp_path: Path, key: str | None) -> subprocess.CompletedPro
     script.chmod(0o755)
     environment = {**os.environ, "CREDENTIALS_DIRECTORY": str(credentials), "RUNTIME_DIRECTORY": str(runtime)}
     words = wrapped(engine, (str(script), "serve", "--port", "8000"))
-    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30)
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
 
 
 def test_vllm_finds_the_key_in_its_variable(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ class _Proxy(ThreadingHTTPServer):
 
 
 def test_a_file_that_breaks_off_outside_breaks_off_inside(tmp_path: Path) -> None:
-    with serving(_Proxy(tmp_path)) as proxy, socket.create_connection(proxy.server_address, timeout=10) as client:
+    with serving(_Proxy(tmp_path)) as proxy, socket.create_connection(proxy.server_address, timeout=60) as client:
         client.sendall(b"GET /a.deb HTTP/1.1\r\nHost: mirror.example\r\n\r\n")
         with client.makefile("rb") as answer:
             head, _, body = answer.read().partition(b"\r\n\r\n")

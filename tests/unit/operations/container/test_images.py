@@ -115,7 +115,7 @@ def test_a_pull_says_how_far_it_is_and_ends_with_podmans_words(tmp_path: Path) -
     os.mkfifo(tmp_path / "go")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(tmp_path / "notify"))
-        sock.settimeout(30)
+        sock.settimeout(60)
         pulling = subprocess.Popen(
             [sys.executable, str(PULL), "docker.io/x@sha256:0", str(tmp_path)],
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "NOTIFY_SOCKET": str(tmp_path / "notify")},
@@ -127,6 +127,6 @@ def test_a_pull_says_how_far_it_is_and_ends_with_podmans_words(tmp_path: Path) -
             said = sock.recv(1000).decode()
         assert said.startswith("STATUS=1 layers begun, ") and said.endswith(" GB written")
         (tmp_path / "go").write_text("\n")
-        _, error = pulling.communicate(timeout=30)
+        _, error = pulling.communicate(timeout=60)
     assert pulling.returncode == 125
     assert error.splitlines()[-1] == "Error: no such image"

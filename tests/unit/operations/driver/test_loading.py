@@ -67,7 +67,7 @@ def test_a_gateway_on_the_same_host_goes_on(tmp_path: Path, running: str, stoppe
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}")
         (tmp_path / name).chmod(0o755)
     variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    subprocess.run(["sh", "-euc", loading._RELOAD, "rigup", "none"], env=variables, check=True, timeout=30)
+    subprocess.run(["sh", "-euc", loading._RELOAD, "rigup", "none"], env=variables, check=True, timeout=60)
     expected = [f"stop {stopped}", f"start --no-block {stopped}"] if stopped else []
     assert (log.read_text().splitlines() if log.exists() else []) == expected
 

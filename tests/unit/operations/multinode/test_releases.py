@@ -48,7 +48,7 @@ def test_hosts_go_back_to_what_belongs_together(
 def both(first: Callable[[], Any], second: Callable[[], Any]) -> list[Any]:
     """What two hosts' greenlets end with."""
     greenlets = [gevent.spawn(first), gevent.spawn(second)]
-    gevent.joinall(greenlets, timeout=5)
+    gevent.joinall(greenlets, timeout=60)
     assert all(greenlet.dead for greenlet in greenlets), "somebody waits for good"
     return [greenlet.value if greenlet.successful() else greenlet.exception for greenlet in greenlets]
 

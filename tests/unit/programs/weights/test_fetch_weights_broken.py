@@ -36,7 +36,7 @@ def test_a_signal_ends_it_and_its_curl_at_once_and_keeps_the_parts(weights: Weig
     with weights.start(weights.job(MODEL)) as process:
         wait_for(weights.part(MODEL).exists, "a part")
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=15)
+        _, err = process.communicate(timeout=60)
 
     assert (process.returncode, err) == (143, "error: stopped by SIGTERM\n")
     assert weights.part(MODEL).exists()
@@ -123,7 +123,7 @@ def test_a_stalled_transfer_is_cut_and_continued(weights: Weights) -> None:
             "a cut",
         )
         weights.hub.faults()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)
 
     assert process.returncode == 0
     assert weights.fetched(MODEL)
@@ -256,7 +256,7 @@ def test_a_disk_that_fills_up_on_the_way_ends_it_and_the_next_run_continues(weig
         wait_for(lambda: weights.part(MODEL).exists() and weights.part(MODEL).stat().st_size > 0, "a part")
         filler = small_disk / "filler"
         filler.write_bytes(bytes(700_000))
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 3
     assert f"{weights.folder.parent}: disk full: {weights.repo} needs " in err
     assert not weights.folder.exists()
@@ -280,7 +280,7 @@ def test_the_token_goes_to_the_hub_alone(weights: Weights) -> None:
                 seen.append(path.read_bytes() + (path.parent / "environ").read_bytes())
             except OSError:
                 continue
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
 
     assert process.returncode == 0 and weights.fetched()
     assert any(b"curl" in text for text in seen) and not any(token.encode() in text for text in seen)

@@ -86,7 +86,7 @@ def from_hub(weights: Weights) -> int:
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=60)
     return process.returncode, out + err
 
 

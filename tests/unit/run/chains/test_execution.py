@@ -18,6 +18,7 @@ from rigup.operations.primitives import jobs, progress
 from rigup.operations.primitives.steps import step
 from rigup.run.chains import timing
 from rigup.run.runner import Run
+from tests.hostile import SAFETY_S
 from tests.unit.run.test_runner import compared
 
 Make = Callable[..., Run]
@@ -70,7 +71,7 @@ def waits_for(log: list[str], word: str, then: str) -> Work:
     """Work that waits until somebody has said a word: it ends only where both are at work at the same time."""
 
     def work(host: Any) -> None:
-        with gevent.Timeout(10):
+        with gevent.Timeout(SAFETY_S):
             while word not in log:
                 gevent.sleep(0.01)
         log.append(then)
@@ -96,7 +97,7 @@ def run_with(local_run: Make, *roles: Callable[[], None]) -> Run:
 
 
 def executed(run: Run) -> Run:
-    with run:
+    with gevent.Timeout(SAFETY_S), run:
         compared(run, lease=True)
         run.execute()
     return run
@@ -135,7 +136,7 @@ def test_a_failed_step_ends_the_download_in_order(local_run: Make, log: list[str
     def download(host: Any) -> None:
         log.append("begun")
         try:
-            gevent.sleep(30)
+            gevent.sleep(3600)
         except jobs.Cancelled:
             log.append("stopped")
             raise
@@ -198,7 +199,7 @@ def test_a_lost_lease_leaves_the_download_to_the_other_run(local_run: Make, log:
     def download(host: Any) -> None:
         log.append("begun")
         try:
-            gevent.sleep(30)
+            gevent.sleep(3600)
         except jobs.Cancelled:
             log.append("stopped")
             raise
@@ -218,24 +219,22 @@ def test_a_lease_lost_while_the_start_waits_ends_the_run_at_once(local_run: Make
     def download(host: Any) -> None:
         run.context.leases["box"].lost = "taken by ada@desk"
         try:
-            gevent.sleep(30)
+            gevent.sleep(3600)
         except jobs.Cancelled:
             log.append("stopped")
             raise
 
     run = run_with(local_run, role("weights", download), role("service", says(log, "start")))
-    began = time.monotonic()
     (error,) = executed(run).results["box"].errors
     assert "taken by ada@desk" in error.message
     assert log == []
-    assert time.monotonic() - began < 20
 
 
 def test_a_reboot_interrupts_the_download_which_goes_on_behind_it(local_run: Make, log: list[str]) -> None:
     def download(host: Any) -> None:
         log.append("begun")
         if "down" not in log:
-            gevent.sleep(30)
+            gevent.sleep(3600)
         log.append("all there")
 
     def boots(host: Any) -> None:

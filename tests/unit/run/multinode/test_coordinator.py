@@ -84,7 +84,7 @@ def asked(run: Run) -> dict[str, Any]:
             found[host.name] = error.message
 
     greenlets = [gevent.spawn(ask, host) for host in hosts]
-    gevent.joinall(greenlets, timeout=5, raise_error=True)
+    gevent.joinall(greenlets, timeout=60, raise_error=True)
     assert all(greenlet.dead for greenlet in greenlets), "somebody waits for good"
     return found
 

@@ -46,7 +46,7 @@ def described(root: Path, **services: dict[str, object]) -> CommandLine:
     return line
 
 
-TOKENS_HINT = "separate numbers with commas: --tokens 1,8,64,512"
+TOKENS_HINT = "--tokens 1,8,64,512"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,8 @@ TOKENS_HINT = "separate numbers with commas: --tokens 1,8,64,512"
 def test_what_cannot_be_meant_is_exit_code_2(tmp_path: Path, words: tuple[str, ...], message: str, hint: str) -> None:
     done = described(tmp_path).call("tune", *words)
     assert done.code == 2
-    assert done.err == f"rigup: {message}\nhint: {hint}\n"
+    said, hinted = done.err.splitlines()
+    assert said == f"rigup: {message}" and hinted.endswith(hint)
 
 
 def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> None:

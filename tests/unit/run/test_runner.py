@@ -20,6 +20,8 @@ from tests.unit.connection.local_connector import LocalConnector
 
 Make = Callable[..., Run]
 
+AGAIN = "run the same command again"
+
 
 @deploy("role")
 def three_folders(root: Path) -> None:
@@ -209,7 +211,7 @@ def test_a_connection_that_is_lost_while_a_fact_is_read_fails_the_host(
     (error,) = run.results["box"].errors
     assert (error.message, error.hint) == (
         "box: connection lost (OSError: Socket is closed)",
-        "run the same command again",
+        AGAIN,
     )
 
 

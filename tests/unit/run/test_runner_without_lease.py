@@ -15,7 +15,7 @@ from rigup.connection.lease import Holder, myself
 from rigup.facts.apply_records import parse
 from rigup.run.audit_log import kept_here
 from rigup.run.runner import Run
-from tests.unit.run.test_runner import compared, three_folders
+from tests.unit.run.test_runner import AGAIN, compared, three_folders
 
 Make = Callable[..., Run]
 OTHER = Holder("ada@desk", "2026-01-02 03:04:05 UTC", "another-machine", 4711, "1")
@@ -81,7 +81,7 @@ def test_what_was_learned_before_somebody_elses_apply_is_no_reason_to_say_that_a
     (error,) = run.results["box"].errors
     assert (error.message, error.hint) == (
         f"{WAS_HERE}{DIFFERENT}",
-        "run the same command again",
+        AGAIN,
     )
     assert run.results["box"].state == "failed"
     assert run.results["box"].changes == []

@@ -13,6 +13,7 @@ from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.plan import Plan
 from rigup.planner.memory.host import system_mib, total_of
 from tests.unit.planner.asking import side_by_side
+from tests.unit.planner.rules.test_across_hosts import NO_IMAGE
 
 SMALL = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}
 LARGE = {"model": "MiniMax-M2.5", "engine": "llama.cpp", "quant": "UD-IQ2_M", "context": 16384}
@@ -76,7 +77,7 @@ REFUSED: dict[str, tuple[dict[str, dict[str, Any]], list[tuple[str, str, str]]]]
             (
                 "swap-build",
                 "rigup does not plan services that take turns in a container",
-                'leave build out, which means "source"',
+                NO_IMAGE.format("source"),
             ),
         ]
         * 2,

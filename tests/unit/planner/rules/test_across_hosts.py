@@ -17,6 +17,8 @@ from tests.nodes import bound
 from tests.unit.planner.across_hosts import option, planned, refusals
 from tests.unit.planner.asking import FP8, NVFP4, PRO_6000, catalogue, served
 
+NO_IMAGE = 'leave build out, which means "{}"'
+
 VLLM = {"checkpoint": NVFP4, "engine": "vllm", "context": 8192}
 GGUF = {"model": "MiniMax-M2.5", "quant": "UD-IQ2_XXS", "engine": "llama.cpp", "context": 8192}
 SGLANG = {"checkpoint": FP8, "engine": "sglang", "tensor_parallel": 8, "context": 8192}
@@ -249,7 +251,7 @@ REFUSED: dict[str, tuple[object, int, dict[str, Any], tuple[str, str, str]]] = {
         (
             "image-across-hosts",
             "rigup does not plan vLLM 0.33.0 from an image across 2 hosts",
-            'leave build out, which means "wheel"',
+            NO_IMAGE.format("wheel"),
         ),
     ),
     "SGLang on Ray": (

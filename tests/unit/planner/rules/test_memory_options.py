@@ -11,6 +11,7 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.rules import memory_options, options
 from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
 from tests.unit.planner.rules.builder import CATALOGUE, candidate
+from tests.unit.planner.rules.test_options import IN_SERVICE
 
 WHOLE = "a whole number from"
 
@@ -226,7 +227,7 @@ def test_what_changes_no_memory_passes(engine: str, flags: dict[str, Any]) -> No
     assert memory_options.uncounted_option(asked(engine, flags=flags)) == ()
 
 
-DECIDED, IN_SERVICE = "is decided by the plan", "in the service instead"
+DECIDED = "is decided by the plan"
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,7 @@ def test_ports_of_one_device_are_told_apart_and_a_vlan_is_known_by_its_gid() -> 
     assert network.ssh_address == ""
 
 
-def test_what_is_no_list_of_interfaces_is_kept_as_the_reason() -> None:
+def test_what_is_not_a_list_of_interfaces_is_kept_as_the_reason() -> None:
     assert parse(["ssh ", "addresses sh: 1: ip: not found"]).error == "sh: 1: ip: not found"
     assert parse([]).error == "the list of interfaces is missing"
 

@@ -180,7 +180,7 @@ def test_plain_tensor_parallelism_of_eight_is_given_whole_experts() -> None:
     assert any("EP8" in alternative.why for alternative in plan.alternatives)
 
 
-def test_what_expert_parallelism_would_mend_is_no_reason_of_a_refusal() -> None:
+def test_what_expert_parallelism_would_mend_is_not_a_reason_of_a_refusal() -> None:
     asked = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 8, "offload": "none"}
     assert rules(refused("8x RTX 3090", asked).refusals) == {"gpu-memory"}
     assert rules(refused("8x RTX 3090", {**asked, "expert_parallel": False}).refusals) == {"fp8-block", "gpu-memory"}
@@ -416,7 +416,7 @@ def test_what_the_lock_pins_is_what_is_planned() -> None:
     assert candidate.checkpoint.bytes_exact
 
 
-def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
+def test_a_locked_size_that_its_parts_exceed_is_not_a_traceback() -> None:
     """What a hub says of a file is taken as it is, and the shapes alone are then more than the whole."""
     repo, quant = "unsloth/MiniMax-M2.5-GGUF", "UD-IQ2_XXS"
     file = LockedFile(path=f"{quant}/a-00001-of-00001.gguf", size=1_000_000, sha256="a" * 64)

@@ -1,4 +1,4 @@
-"""Comparing rendered text with a file. `UPDATE_GOLDEN=1 pytest tests/golden tests/unit` writes the files anew."""
+"""Comparing rendered text with a file. `UPDATE_GOLDEN=1 pytest tests/golden tests/unit` writes the files again."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """R9 of the example systems: an image pinned by digest, run by a systemd unit like any other build.
 
-The digest is a stand-in, since the toolkit's lock has none: a registry is asked by whoever locks a fleet.
+The digest is a stand-in, since the toolkit's lock has none: a registry is asked when somebody locks a fleet.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Watched:
         return self.run.json
 
     def check(self, expect: int | None, seconds: float) -> None:
-        """Holds what must be true of every run, whoever is hostile. expect: its exit code, None where luck decides."""
+        """Holds what must be true of every run with a hostile party. expect: its exit code, None where luck decides."""
         assert self.code == expect or (expect is None and self.code in (0, 1, 2)), self.text
         assert self.seconds < seconds, f"{self.seconds:.0f} s\n{self.text}"
         assert 0 < self.mib < MOST_MIB, f"{self.mib} MiB"

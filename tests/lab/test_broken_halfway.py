@@ -93,7 +93,7 @@ def test_ctrl_c_while_compiling(unbuilt: Fleet) -> None:
     unbuilt.converges()
 
 
-def test_whoever_watched_leaves_in_the_middle(unbuilt: Fleet) -> None:
+def test_somebody_who_watched_leaves_in_the_middle(unbuilt: Fleet) -> None:
     """As `rigup apply --yes 2>&1 | head`: the first line is read, then nobody reads any more."""
     words = (sys.executable, "-m", "rigup", "apply", "--yes")
     environment = {**os.environ, "XDG_CACHE_HOME": str(unbuilt.cache)}

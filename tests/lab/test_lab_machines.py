@@ -268,7 +268,7 @@ def test_up_repairs_what_was_killed(new_lab: Callable[..., Lab]) -> None:
         assert machine.ssh("apt-get update").returncode == 0
 
 
-def test_up_makes_a_lab_anew_whose_network_is_gone(new_lab: Callable[..., Lab]) -> None:
+def test_up_makes_a_lab_again_whose_network_is_gone(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab()
     before, number = lab.machines[0].boot_id(), lab.record.number
     for name in (namespace(number), machine_namespace(number, 1)):

@@ -69,7 +69,7 @@ def taken(guarded: Fleet) -> Fleet:
 
 
 def reached(fleet: Fleet) -> list[bool]:
-    """Whether whoever listens there answers on its own machine, and to another one."""
+    """Whether the process that listens there answers on its own machine, and to another one."""
     address = fleet.host.machine.inner_address
     return [host.says(f"curl -sf -m 5 {address}:8000/health") for host in fleet.hosts[:2]]
 

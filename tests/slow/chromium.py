@@ -1,6 +1,6 @@
 """A headless Chromium that opens one page: over a pipe, in the DevTools protocol. No library is needed for that.
 
-It stands for whoever reads a page: at a width, in a colour scheme, on paper. --no-sandbox, since tests may run as root.
+It stands for the reader of a page: at a width, in a colour scheme, on paper. --no-sandbox, since tests may run as root.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The language of every text: no idioms that a reader stumbles over, and no hint that asks a question.
 
-`python -m tests.unit.test_english` lists the offenders by file and line.
+Names of tests count as texts. `python -m tests.unit.test_english` lists the offenders by file and line.
 """
 
 from __future__ import annotations
@@ -61,12 +61,20 @@ def paragraphs(path: Path) -> Iterator[tuple[int, str]]:
             lines.append(line.strip())
 
 
+def names_of_tests(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of every test of a module, as a text."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
+
+
 def offenders() -> list[str]:
     """`file:line: text, what to write instead`, of every text that should be written otherwise."""
     modules = [path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))]
     pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
     texts = [(path, *found) for path in modules for found in literals(path)]
     texts += [(path, *found) for path in pages for found in paragraphs(path)]
+    texts += [(path, *found) for path in sorted((ROOT / "tests").rglob("*.py")) for found in names_of_tests(path)]
     found = [
         (path, line, f"{_around(match)}: {advice}")
         for path, line, text in texts
@@ -86,7 +94,7 @@ def test_every_text_is_plain_english() -> None:
     assert offenders() == []
 
 
-def test_texts_are_found_in_strings_f_strings_docstrings_and_pages(tmp_path: Path) -> None:
+def test_texts_are_found_in_strings_f_strings_docstrings_names_and_pages(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
         '"""Made anew."""\nraise InputError(f"{x} is no host", f"did you mean {y}?" if y else "is it on?")\n'
@@ -101,6 +109,8 @@ def test_texts_are_found_in_strings_f_strings_docstrings_and_pages(tmp_path: Pat
         (3, "m"),
     ]
     assert sorted(hints(module)) == [(2, "did you mean {}?"), (2, "is it on?"), (3, "is it on?")]
+    module.write_text("def test_one() -> None: ...\nclass Kind:\n    def test_two_is_no_host(self) -> None: ...\n")
+    assert list(names_of_tests(module)) == [(1, "test one"), (3, "test two is no host")]
     page = tmp_path / "page.md"
     page.write_text('# Head\n\nOne is no\nfile, "anew".\n\n```\nanew\n```\nlast\n')
     assert list(paragraphs(page)) == [(1, "# Head"), (3, 'One is no file, "".'), (9, "last")]

@@ -62,7 +62,7 @@ def test_a_lock_from_a_newer_rigup(tmp_path: Path) -> None:
     assert error.value.hint == "upgrade rigup"
 
 
-def test_what_is_no_toml_or_no_file(tmp_path: Path) -> None:
+def test_what_is_neither_toml_nor_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rigup.lock"
     assert load_lock(path) == Lock()
     path.write_text("schema = \n")

@@ -35,6 +35,6 @@ def test_each_layer_is_named_once(second: str) -> None:
 
 
 @pytest.mark.parametrize("change", [{"layers": []}, {"embedding": -1}, {"heads": 1}])
-def test_what_is_no_such_table_is_refused(change: dict[str, object]) -> None:
+def test_what_is_not_such_a_table_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         TensorBytes.model_validate({**TABLE, **change})

@@ -1,7 +1,7 @@
 """The driver on a booted machine: from none to loaded, upgraded by hand and put right, and everything that goes wrong.
 
 The machine's GPUs, kernel module and NVIDIA's repository are the lab's; apt, dpkg, systemd and the reboots are real.
-The tests go on from one another, in this order: a driver is not installed anew for each.
+The tests go on from one another, in this order: a driver is not installed again for each.
 """
 
 from __future__ import annotations

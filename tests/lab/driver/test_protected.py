@@ -1,7 +1,7 @@
 """What keeps a driver where it is: somebody else's apt, and upgrades that come by themselves.
 
 The machine's GPUs and NVIDIA's repository are the lab's; apt, dpkg and unattended-upgrades are Debian's.
-The tests go on from one another, in this order: a driver is not installed anew for each.
+The tests go on from one another, in this order: a driver is not installed again for each.
 """
 
 from __future__ import annotations

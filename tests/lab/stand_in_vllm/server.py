@@ -1,7 +1,7 @@
 """Stands for vLLM in tests: `vllm serve` with the same options and endpoints, and one fixed answer.
 
 How it behaves is a part of the wheel, BEHAVIOUR: "answer", "crash" (ends at once), "unhealthy" (never ready), "garbage"
-(what it answers is no completion).
+(what it answers is not a completion).
 """
 
 from __future__ import annotations

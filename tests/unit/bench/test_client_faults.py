@@ -122,7 +122,7 @@ def test_an_endpoint_that_refuses_everything_ends_the_benchmark(engine: Callable
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
-def test_a_connection_that_the_endpoint_closes_between_two_answers_is_no_failure(
+def test_a_connection_that_the_endpoint_closes_between_two_answers_is_not_a_failure(
     engine: Callable[..., Engine], seconds: float
 ) -> None:
     # the first of two streams has nothing left to do while the other one still waits

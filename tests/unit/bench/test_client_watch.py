@@ -133,7 +133,7 @@ time.sleep(60)
 """
 
 
-def test_a_watch_of_an_engine_that_refuses_ends_with_whoever_started_it() -> None:
+def test_a_watch_of_an_engine_that_refuses_ends_with_the_process_that_started_it() -> None:
     with refusing() as target:
         words = [sys.executable, "-c", WATCHING, target.url]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as started:

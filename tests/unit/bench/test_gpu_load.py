@@ -80,7 +80,7 @@ def test_services_are_asked_and_the_cards_watched(
     assert requests[0]["key_file"] == "/etc/rigup/services/chat/api-key"
 
 
-def test_a_service_that_answers_nothing_is_no_load(
+def test_a_service_that_answers_nothing_is_not_load(
     monkeypatch: pytest.MonkeyPatch, there: Callable[..., list[tuple[str, ...]]]
 ) -> None:
     none = {"counted": 0, "all": 0, "failed": 32, "broken_off": 0}

@@ -53,7 +53,7 @@ def test_any_configuration_gives_layers_or_one_error(data: Any) -> None:
         b'{"num_hidden_layers": 1e999}',
     ],
 )
-def test_bytes_that_are_no_configuration_are_one_error(content: bytes) -> None:
+def test_bytes_that_are_not_a_configuration_are_one_error(content: bytes) -> None:
     def read() -> Any:
         return read_config(content, "org/model: config.json").layers
 

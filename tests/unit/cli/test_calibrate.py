@@ -159,7 +159,7 @@ def test_options_that_mean_nothing_together(words: list[str], message: str, caps
     assert capsys.readouterr().err == message
 
 
-def test_an_entry_without_a_source_is_no_entry(capsys: pytest.CaptureFixture[str], fleet: Path) -> None:
+def test_an_entry_without_a_source_is_not_an_entry(capsys: pytest.CaptureFixture[str], fleet: Path) -> None:
     (fleet / FILE).parent.mkdir(parents=True)
     (fleet / FILE).write_text('[[overhead]]\nengine = "vllm"\nversion = "1"\ngpu = "a"\ngpus = 0\nruntime_mib = 4\n')
     assert main(["plan"]) == 2

@@ -69,7 +69,7 @@ def pair(tmp_path: Path) -> tuple[str, str]:
     return fp8, stored(tmp_path / "nvfp4.json", [1.0] * 89 + [0.0] * 11, "NVFP4", limit=100)
 
 
-def test_a_question_less_is_no_difference_that_shows(
+def test_a_question_less_is_not_a_difference_that_shows(
     pair: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")

@@ -136,7 +136,7 @@ def test_a_terminal_gets_colours_unless_no_color_says_otherwise(line: CommandLin
     assert f"{ESCAPE}[3" not in plain
 
 
-def test_a_reader_that_leaves_early_is_no_error(line: CommandLine) -> None:
+def test_a_reader_that_leaves_early_is_not_an_error(line: CommandLine) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(

@@ -170,7 +170,7 @@ VALUES = [
     ),
     ("services['chat']['api_key_file'] = 'a\\nb'", 'services.chat.api_key_file: "a\\nb" '),
     ("services['chat']['flags'] = {'--x': 'a\\x1bb'}", 'flags.--x: "a\\x1bb" '),
-    ("services['chat']['port'] = True", "group_data/box.py: services.chat.port: must be a whole "),
+    ("services['chat']['port'] = True", "group_data/box.py: services.chat.port: "),
     ("services['chat']['context'] = 10**23", "services.chat.context: must be at most 16777216, not"),
     ("services['chat']['listen'] = '::1%a b'", 'services.chat.listen: "::1%a b" '),
     ("services['a' * 100_000] = {}", "group_data/box.py: services: a key: 100,000 "),

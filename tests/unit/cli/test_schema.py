@@ -105,7 +105,7 @@ def test_every_verb_with_json_has_a_schema() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"schema": 1}, {"schema": 2, "hosts": []}, {"schema": 1, "hosts": [{"host": "a"}]}, []]
 )
-def test_what_is_no_such_document_is_refused(wrong: Any) -> None:
+def test_another_document_is_refused(wrong: Any) -> None:
     with pytest.raises(ValueError, match="validation error"):
         adapter_of("apply").validate_python(wrong)
 

@@ -226,7 +226,7 @@ def test_an_inventory_may_stand_before_or_after_watch(
     assert asked == [(inventory, watch)]
 
 
-def test_what_is_no_number_of_seconds_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_a_number_of_seconds_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", INVENTORY, "--watch", "5s"]) == 2
     assert (
         capsys.readouterr().err

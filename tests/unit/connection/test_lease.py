@@ -229,7 +229,7 @@ def test_breaking_what_nobody_holds_is_taking_it(place: Path) -> None:
     mine.release()
 
 
-def test_claimed_anew_after_a_reboot_and_after_a_long_wait(place: Path) -> None:
+def test_claimed_again_after_a_reboot_and_after_a_long_wait(place: Path) -> None:
     mine = Lease(LocalHost(), OTHER)
     mine.take()
     seen(place, 40)
@@ -290,7 +290,7 @@ def test_somebody_else_who_had_the_host_after_its_reboot_is_noticed(place: Path)
     mine.release()
 
 
-def test_a_lease_is_broken_once_and_not_again_from_whoever_broke_it_back(place: Path) -> None:
+def test_a_lease_is_broken_once_and_not_again_from_the_run_that_broke_it_back(place: Path) -> None:
     held_by(OTHER, place)
     mine = Lease(LocalHost(), myself(), may_break=True)
     mine.take()

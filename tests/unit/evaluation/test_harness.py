@@ -83,7 +83,7 @@ def test_a_score_has_its_error_and_what_each_question_gave_in_order() -> None:
     }
 
 
-def test_what_does_not_add_up_to_the_score_is_no_score_of_each() -> None:
+def test_what_does_not_add_up_to_the_score_is_not_a_score_of_each() -> None:
     one = {**SAMPLES[0], "exact_match": 1.0}
     for samples in ([one, *SAMPLES[1:]], [{**SAMPLES[0], "exact_match": [1, 2]}], []):
         assert tasks_of(RAW, {"sums": samples})["sums"]["scores"][0]["each"] == []

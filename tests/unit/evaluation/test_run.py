@@ -220,8 +220,8 @@ def test_the_harness_asks_the_endpoint_directly_and_all_else_as_it_was(
 @pytest.mark.parametrize(
     ("own", "key", "model", "kind", "message"),
     [
-        (KEY, None, None, InputError, "here: requires an API key (HTTP 401)"),
-        (KEY, "sk-other", None, InputError, "here: does not accept this API key (HTTP 401)"),
+        (KEY, None, None, InputError, "here: requires "),
+        (KEY, "sk-other", None, InputError, "here: does not accept "),
         (None, None, "m4", InputError, 'here: model "m4" is not served'),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_wrong_key_or_model_is_said_before_anything_is_asked(
 
 
 @pytest.mark.parametrize("said", [(500, b"{}"), (200, b"<html>"), (200, b'{"data": []}'), (200, b"[]")])
-def test_what_is_no_endpoint(endpoint: Endpoint, said: tuple[int, bytes]) -> None:
+def test_what_is_not_an_endpoint(endpoint: Endpoint, said: tuple[int, bytes]) -> None:
     endpoint.said = said
     with pytest.raises(HostFailed) as caught:
         check_endpoint(url(endpoint), None, None, "here")
@@ -267,7 +267,7 @@ def test_results_lie_beside_each_other_by_checkpoint(harness: Callable[[str], Pa
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"schema": 1}', '{"schema": 2, "tasks": {}, "endpoint": {}, "conditions": {}}']
 )
-def test_what_is_no_result(text: str, tmp_path: Path) -> None:
+def test_what_is_not_a_result(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(InputError) as caught:

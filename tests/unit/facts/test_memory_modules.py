@@ -68,7 +68,7 @@ def test_mixed_kinds_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "zz", "11", "1104", "10" + structure("DIMM_A1")[2:], structure("DIMM_A1")[:30]])
-def test_what_is_no_memory_device_is_no_module(text: str) -> None:
+def test_what_is_not_a_memory_device_is_not_a_module(text: str) -> None:
     with pytest.raises(ValueError):
         module_of(text)
 

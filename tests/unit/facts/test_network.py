@@ -120,7 +120,7 @@ def test_ports_of_one_device_are_told_apart_and_a_vlan_is_known_by_its_gid() -> 
     assert network.ssh_address == ""
 
 
-def test_what_is_no_list_of_interfaces_is_kept_as_the_reason() -> None:
+def test_what_is_not_a_list_of_interfaces_is_kept_as_the_reason() -> None:
     assert parse(["ssh ", "addresses sh: 1: ip: not found"]).error == "sh: 1: ip: not found"
     assert parse([]).error == "the list of interfaces is missing"
 
@@ -153,7 +153,7 @@ def test_the_script_says_what_ssh_and_the_kernel_know_also_where_sudo_forgot_it(
 def test_an_address_is_one_and_nothing_beside_it(address: str) -> None:
     """Other hosts of the service are given it: in commands, and in the rules of their firewall."""
     links = [{"ifname": "eth0", "addr_info": [{"local": address, "prefixlen": 24}]}]
-    with pytest.raises(Unreadable, match="is not an address"):
+    with pytest.raises(Unreadable, match=" an address"):
         parse([f"addresses {json.dumps(links)}"])
 
 

@@ -78,7 +78,7 @@ STATE_ROW = "1\n# be_name srv_name srv_admin_state\nmodel-m a.s {}"
     ],
     ids=lambda answer: answer[:60],
 )
-def test_nonsense_is_no_backend(answer: str) -> None:
+def test_nonsense_is_not_a_backend(answer: str) -> None:
     assert read_states(answer) == {}
     assert taken_out(answer) == ()
     assert not any(ports_of(answer).values())

@@ -111,7 +111,7 @@ def test_a_lab_with_gpus_gets_its_repository_again(there: Stubbed) -> None:
     assert repository in there.running
 
 
-def test_a_lab_made_anew_after_a_restart_keeps_its_gpus_until_others_are_asked_for(there: Stubbed) -> None:
+def test_a_lab_made_again_after_a_restart_keeps_its_gpus_until_others_are_asked_for(there: Stubbed) -> None:
     folder = Lab.up("g", rig="4x RTX 3090").folder
     data = folder.path / "group_data" / "g.py"
     data.write_text("# mine\n")

@@ -182,7 +182,7 @@ def test_archives_that_cannot_be_read(
 
 
 @pytest.mark.parametrize("version", ["b0", "b-1", "B11549", "b11549/../x", "b1234567890", "latest", "11549"])
-def test_what_is_no_build_of_llama_cpp(quad: Fleet, forge: Forge, version: str) -> None:
+def test_what_is_not_a_build_of_llama_cpp(quad: Fleet, forge: Forge, version: str) -> None:
     error = quad.refusal(upgrade=f"llama.cpp={version}")
     assert error.message == f"--upgrade llama.cpp={version}: llama.cpp {version} is not supported"
     assert re.fullmatch(r"versions: b11434; .* like b11434.*", str(error.hint))

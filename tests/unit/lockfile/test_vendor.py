@@ -72,7 +72,7 @@ def test_everything_once_by_its_sha256(index: StandInIndex, lock: Lock, tmp_path
     assert (index.asked, len(said)) == ([], 4)
 
 
-def test_what_broke_off_is_continued_and_what_is_other_is_taken_anew(
+def test_what_broke_off_is_continued_and_what_is_other_is_taken_from_scratch(
     index: StandInIndex, lock: Lock, tmp_path: Path
 ) -> None:
     content = index.files["other"][ENGINE]

@@ -27,7 +27,7 @@ def test_how_much_is_offloaded_counts_before_bits_a_weight() -> None:
     assert decode_speed(found).low > 3 * decode_speed(finer).low
 
 
-def test_less_offload_is_no_reason_for_a_poor_mix() -> None:
+def test_less_offload_is_not_a_reason_for_a_poor_mix() -> None:
     """Two cards of 24 GB and 192 GiB: the smallest mix would leave least on the host, in 2 bits."""
     found = served("2x RTX 3090", M2_5, 192)
     assert found.checkpoint.quant == "IQ4_XS"

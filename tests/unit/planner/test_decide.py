@@ -79,9 +79,7 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
         "serve it over 4 such hosts (rig.hosts_per_service = 4) to fit Q4_K_M on llama.cpp over 8"
     )
     assert more_gpus.startswith("add 2 more RTX 3090 to fit ")
-    assert more_host_memory.startswith(
-        "provide 102 GiB of host memory (rig.host_memory_gib) to fit Q4_K_M on llama.cpp"
-    )
+    assert more_host_memory.startswith("provide 102 GiB ")
 
 
 def test_no_host_memory_is_offered_where_the_gpu_has_the_same() -> None:
@@ -180,7 +178,7 @@ def test_plain_tensor_parallelism_of_eight_is_given_whole_experts() -> None:
     assert any("EP8" in alternative.why for alternative in plan.alternatives)
 
 
-def test_what_expert_parallelism_would_mend_is_no_reason_of_a_refusal() -> None:
+def test_what_expert_parallelism_would_mend_is_not_a_reason_of_a_refusal() -> None:
     asked = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 8, "offload": "none"}
     assert rules(refused("8x RTX 3090", asked).refusals) == {"gpu-memory"}
     assert rules(refused("8x RTX 3090", {**asked, "expert_parallel": False}).refusals) == {"fp8-block", "gpu-memory"}
@@ -416,7 +414,7 @@ def test_what_the_lock_pins_is_what_is_planned() -> None:
     assert candidate.checkpoint.bytes_exact
 
 
-def test_a_locked_size_that_its_parts_exceed_is_no_traceback() -> None:
+def test_a_locked_size_that_its_parts_exceed_is_not_a_traceback() -> None:
     """What a hub says of a file is taken as it is, and the shapes alone are then more than the whole."""
     repo, quant = "unsloth/MiniMax-M2.5-GGUF", "UD-IQ2_XXS"
     file = LockedFile(path=f"{quant}/a-00001-of-00001.gguf", size=1_000_000, sha256="a" * 64)

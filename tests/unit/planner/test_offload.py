@@ -87,6 +87,6 @@ def test_what_cannot_be_counted_is_refused(flags: dict[str, Any], message: str) 
     assert any(said.startswith(message) for said in messages), messages
 
 
-def test_a_pattern_that_is_no_regular_expression_is_said() -> None:
+def test_a_pattern_that_is_not_a_regular_expression_is_said() -> None:
     service = Service(name="chat", flags={"-ot": "exps(=CPU"})
     assert overrides_of(service, 4).wrong.startswith('"exps(" is not a regular expression: ')

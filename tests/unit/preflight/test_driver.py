@@ -100,7 +100,7 @@ def test_a_rig_that_came_with_its_driver_is_sent_to_its_maker() -> None:
     assert finding.hint == f"update it with its maker's tools; {BACK}"
 
 
-def test_a_driver_that_rigup_installs_and_a_host_without_gpus_are_no_matter_of_this() -> None:
+def test_a_driver_that_rigup_installs_and_a_host_without_gpus_do_not_matter_here() -> None:
     packages = {"libnvidia-ml1": "570.133.20-1"}
     assert (
         found(with_nvidia(loaded="570.133.20", installed="570.133.20", packages=packages), planned(lock=PINNED)) == []
@@ -169,7 +169,7 @@ def test_a_host_whose_repository_lacks_the_locks_driver_is_refused() -> None:
 
 
 @pytest.mark.parametrize("where", ["packages", "unconfigured"])
-def test_an_uninstaller_that_was_left_beside_packages_is_no_matter(where: str) -> None:
+def test_an_uninstaller_that_was_left_beside_packages_does_not_matter(where: str) -> None:
     there = with_nvidia(installed="550.163.01", installer=True, **{where: {"libnvidia-ml1": "550.163.01-2"}})
     assert found(there, planned(lock=PINNED)) == []
 

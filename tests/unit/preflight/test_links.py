@@ -81,7 +81,7 @@ def test_a_card_or_its_link(gpu: dict[str, Any], problem: bool, message: str) ->
         {"nvlinks": 4, "nvlinks_active": 0},  # no bridge
     ],
 )
-def test_what_is_no_fault(gpu: dict[str, Any]) -> None:
+def test_what_is_not_a_fault(gpu: dict[str, Any]) -> None:
     assert said(links(gpu)) == []
 
 

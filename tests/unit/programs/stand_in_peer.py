@@ -40,7 +40,7 @@ class StandInPeer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that hangs up is no news."""
+        """A client that hangs up is not news."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -48,7 +48,7 @@ def test_a_complaint_of_uv_is_one_line(output: str, said: str) -> None:
     assert program.reason(output, FILES) == said
 
 
-def test_nothing_of_whoever_starts_it_reaches_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_of_the_process_that_starts_it_reaches_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("UV_EXTRA_INDEX_URL", "https://elsewhere.example.org/simple")
     monkeypatch.setenv("PIP_INDEX_URL", "https://elsewhere.example.org/simple")
     job = {"work": "/w", "result": "/r", "cache": "/c", "wheels": None, "python_mirror": "https://mirror.lan/python"}
@@ -71,7 +71,7 @@ def test_a_wheel_that_is_missing_or_another_is_named(tmp_path: Path) -> None:
     assert str(found.value) == f"two-1.0-py3-none-any.whl: missing in {tmp_path}"
 
 
-def test_a_wheel_without_uv_in_it_is_no_uv(tmp_path: Path) -> None:
+def test_a_wheel_without_uv_in_it_is_not_uv(tmp_path: Path) -> None:
     wheel = tmp_path / "uv-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as packed:
         packed.writestr("uv/__init__.py", "")

@@ -72,7 +72,7 @@ def test_before_haproxy_has_a_part_in_it_nothing_is_reloaded(site: dict[str, Any
 
 
 @pytest.mark.parametrize("text", ["", "root:x:0:0:root:/root:/bin/bash\n", PEM.partition("-----BEGIN PRIVATE")[0]])
-def test_what_is_no_certificate_with_its_key_is_not_taken_over(site: dict[str, Any], text: str) -> None:
+def test_what_is_not_a_certificate_with_its_key_is_not_taken_over(site: dict[str, Any], text: str) -> None:
     site["kept"] = text
     assert program.deploy("gateway-x") == "certbot has kept no certificate"
     assert not site["target"].exists()

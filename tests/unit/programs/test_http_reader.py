@@ -54,13 +54,13 @@ def test_an_error_has_its_body() -> None:
 
 
 @pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.2p1\r\n", b"HTTP/1.1 200 OK\r\n" + b"x" * 70_000])
-def test_what_is_no_http_is_noticed(said: bytes) -> None:
+def test_what_is_not_http_is_noticed(said: bytes) -> None:
     with pytest.raises(ValueError, match=" HTTP"):
         Response().feed(said)
 
 
 @pytest.mark.parametrize("url", ["", "gpu1:8000", "ftp://gpu1", "http://", "http://a:99999", "http://[::1"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_what_is_not_an_address_is_refused(url: str) -> None:
     with pytest.raises(EndpointError) as refused:
         Target.of(url, None)
     assert refused.value.message == f'"{url}" is not the address of an endpoint'

@@ -115,7 +115,7 @@ def test_no_engine_starts_before_the_last_host_is_there(hosts: Hosts) -> None:
     assert hosts.said(1)[-1] == "all hosts joined; starting the engine"
 
 
-def test_a_host_that_is_killed_ends_the_engines_of_all_and_its_return_starts_them_anew(hosts: Hosts) -> None:
+def test_a_host_that_is_killed_ends_the_engines_of_all_and_its_return_starts_them_again(hosts: Hosts) -> None:
     for rank in range(3):
         hosts.start(rank)
     wait_for(lambda: hosts.all_started(1))
@@ -175,7 +175,7 @@ def test_the_heads_engine_starts_once_those_of_the_others_listen(hosts: Hosts) -
         wait_for(lambda: len(hosts.engines(0)) == 1)
 
 
-def test_an_engine_that_hangs_before_it_listens_is_started_anew(hosts: Hosts) -> None:
+def test_an_engine_that_hangs_before_it_listens_is_started_again(hosts: Hosts) -> None:
     hosts.limits["LISTEN_SECONDS"] = 1.5
     hosts.count = 2
     with socket.socket() as server:
@@ -197,7 +197,7 @@ def test_systemd_stops_engine_and_program_without_an_error(hosts: Hosts) -> None
     wait_for(lambda: not hosts.runs(0))
 
 
-def test_whoever_else_connects_changes_nothing(hosts: Hosts) -> None:
+def test_a_stranger_who_connects_changes_nothing(hosts: Hosts) -> None:
     hosts.count = 2
     for rank in range(2):
         hosts.start(rank)

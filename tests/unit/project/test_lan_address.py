@@ -33,7 +33,7 @@ def test_it_need_not_be_there() -> None:
         ("::1", "lan_address: other hosts cannot reach ::1"),
     ],
 )
-def test_what_is_no_address_is_refused(said: object, message: str) -> None:
+def test_what_is_not_an_address_is_refused(said: object, message: str) -> None:
     with pytest.raises(InputError) as refused:
         lan_address({"lan_address": said})
     assert refused.value.message == message

@@ -54,7 +54,7 @@ def test_little_memory_is_told_finely() -> None:
     assert rig_of("box", replace(BOX, memory_kib=int(3.86 * 2**20)))["host_memory_gib"] == 3.9
 
 
-def test_a_card_that_does_not_answer_is_no_part_of_a_description() -> None:
+def test_a_card_that_does_not_answer_is_not_part_of_a_description() -> None:
     probe = cards(RTX_3090, RTX_3090)
     broken = replace(probe, gpus=(probe.gpus[0], replace(probe.gpus[1], error="GPU is lost")))
     with pytest.raises(Refused) as refused:

@@ -1,4 +1,4 @@
-"""Which roles a host with GPUs gets: the fabric is waited for wherever there is one, whoever installs the driver."""
+"""Which roles a host with GPUs gets: the fabric is waited for wherever there is one, with any driver."""
 
 from __future__ import annotations
 

@@ -136,7 +136,4 @@ def test_records_that_belong_to_somebody_else_are_said_to(places: Path, monkeypa
     with pytest.raises(InputError) as caught:
         kept_here("box")
     assert caught.value.message == f"{audit_log.here('box')}: Permission denied"
-    assert (
-        caught.value.hint
-        == "check the permissions of the file and its parent directories; an apply under sudo makes root their owner"
-    )
+    assert str(caught.value.hint).endswith("; an apply under sudo makes root their owner")

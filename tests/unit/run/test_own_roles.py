@@ -60,7 +60,7 @@ def test_they_run_before_and_after_the_toolkits(tmp_path: Path, local_run: Calla
     assert (tmp_path / "box/made/debian-12").is_dir()
 
 
-def test_what_is_as_they_want_it_is_no_change(tmp_path: Path, local_run: Callable[..., Run]) -> None:
+def test_what_is_as_they_want_it_is_not_a_change(tmp_path: Path, local_run: Callable[..., Run]) -> None:
     write(tmp_path, f"FOLDER = {str(tmp_path / 'box/made')!r}\n{USERS}")
     (tmp_path / "box/made/debian-12").mkdir(parents=True)
     assert applied(local_run({"box": lambda _: None}))[0] == []
@@ -75,7 +75,7 @@ def test_what_is_as_they_want_it_is_no_change(tmp_path: Path, local_run: Callabl
         ("def (", "roles/users.py:1: "),
     ],
 )
-def test_a_file_that_is_no_role_is_refused(
+def test_a_file_that_is_not_a_role_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

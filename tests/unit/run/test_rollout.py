@@ -283,7 +283,7 @@ def test_another_lock_another_plan_or_another_host_is_another_rollout(tmp_path: 
     assert caught.value.hint == "restore that lock, or omit --resume to start again"
 
 
-def test_a_file_that_is_no_rollout_and_a_folder_that_cannot_be_written_are_said(tmp_path: Path, state: Path) -> None:
+def test_a_file_that_is_not_a_rollout_and_a_folder_that_cannot_be_written_are_said(tmp_path: Path, state: Path) -> None:
     fleet = project(tmp_path, "a")
     state.mkdir(parents=True)
     rollout_state.state_file(fleet).write_text('{"half')

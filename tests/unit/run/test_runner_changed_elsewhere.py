@@ -145,7 +145,7 @@ def test_a_host_that_serves_with_others_and_was_rebooted_is_refused_as_such(loca
 
 
 @pytest.mark.parametrize("rolling", [False, True])
-def test_a_host_that_somebody_had_since_it_was_greeted_is_probed_anew(
+def test_a_host_that_somebody_had_since_it_was_greeted_is_probed_again(
     local_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rolling: bool
 ) -> None:
     kernel = tmp_path / "kernel"

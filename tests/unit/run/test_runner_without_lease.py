@@ -70,7 +70,7 @@ def test_a_host_that_needs_nothing_is_not_leased_and_is_on_record(applied: Make,
     assert kept_here("box") == parse(on_record.read_text())
 
 
-def test_what_was_learned_before_somebody_elses_apply_is_no_reason_to_say_that_all_is_well(
+def test_what_was_learned_before_somebody_elses_apply_does_not_say_that_all_is_well(
     applied: Make, tmp_path: Path, on_record: Path
 ) -> None:
     with applied({"box": three_folders}) as run:
@@ -121,7 +121,7 @@ def test_a_host_that_another_apply_has_had_twice_is_not_compared_for_ever(
     assert error.message == WAS_HERE
 
 
-def test_what_was_learned_before_somebody_elses_apply_is_read_anew_where_something_is_to_be_changed(
+def test_what_was_learned_before_somebody_elses_apply_is_read_again_where_something_is_to_be_changed(
     applied: Make, tmp_path: Path
 ) -> None:
     (tmp_path / "box/c").rmdir()
@@ -167,7 +167,7 @@ def test_who_begins_to_change_it_after_the_greeting_is_named(applied: Make, tmp_
     assert AT_WORK in error.message
 
 
-def test_what_somebody_held_who_is_gone_is_read_anew(applied: Make, tmp_path: Path) -> None:
+def test_what_somebody_held_who_is_gone_is_read_again(applied: Make, tmp_path: Path) -> None:
     somebody_else_is_at_work(tmp_path, replace(myself(), pid=2**22 + 1))
     with applied({"box": three_folders}) as run:
         greeted(run)

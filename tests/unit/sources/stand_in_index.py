@@ -56,7 +56,7 @@ class StandInIndex(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def hold(self, name: str, *requires: str, index: str = "simple", members: dict[str, bytes] | None = None) -> str:
-        """Puts a file there; returns its sha256. What is no wheel is some bytes."""
+        """Puts a file there; returns its sha256. What is not a wheel is some bytes."""
         content = wheel(name, *requires, members=members) if name.endswith(".whl") else name.encode()
         self.files.setdefault(index, {})[name] = content
         return hashlib.sha256(content).hexdigest()

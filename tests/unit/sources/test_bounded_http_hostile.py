@@ -184,7 +184,7 @@ def test_a_token_stays_with_the_hub_over_redirects_and_pages() -> None:
     assert not any("hf_secret" in request for request in seen)
 
 
-def test_a_file_is_no_larger_than_it_may_be(tmp_path: Path) -> None:
+def test_a_file_is_not_larger_than_it_may_be(tmp_path: Path) -> None:
     with hostile_server(endless) as url, pytest.raises(Unreachable, match="the server sent more than"):
         download(url, "a file", tmp_path / "part", most_bytes=3 * MEBIBYTE)
     assert (tmp_path / "part").stat().st_size <= 3 * MEBIBYTE

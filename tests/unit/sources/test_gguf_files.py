@@ -84,7 +84,7 @@ def test_the_file_that_the_catalogue_names_decides() -> None:
     assert gguf_files(REPO, "any", "weights.gguf", ["weights.gguf", "other.gguf"]) == ("weights.gguf",)
 
 
-def test_a_repository_that_was_split_anew_is_found_by_name() -> None:
+def test_a_repository_that_was_split_again_is_found_by_name() -> None:
     assert list(gguf_files(REPO, "Q8_0", shards("Q8_0/m-Q8_0", 6)[0], shards("Q8_0/m-Q8_0", 7))) == shards(
         "Q8_0/m-Q8_0", 7
     )

@@ -148,7 +148,7 @@ def test_a_hub_that_is_not_there(pauses: list[float]) -> None:
 @pytest.mark.parametrize(
     "body", [b"<html>log in first</html>", b"[]", b"{}", b'{"sha": 5}', b'{"id": "x", "sha": "main"}']
 )
-def test_something_that_is_no_hub(server: ReplayedHub, hub: Hub, body: bytes) -> None:
+def test_something_that_is_not_a_hub(server: ReplayedHub, hub: Hub, body: bytes) -> None:
     server.says(MAIN, body)
     assert error_of(hub).message == f"{hub.name} {NO_HUB}"
     server.says(TREE, body if body != b"[]" else b'[{"type": "file"}]')

@@ -110,7 +110,7 @@ NO_REGISTRY = "the server is not a container registry"
 
 
 @pytest.mark.parametrize("content", [b"<html>", b"[]", b'{"manifests": [{"digest": "md5:0"}]}', b'{"config": {}}'])
-def test_what_is_no_registry(registry: StandIn, content: bytes) -> None:
+def test_what_is_not_a_registry(registry: StandIn, content: bytes) -> None:
     registry.tag("vllm/vllm-openai", "v1", str(registry.add("text/html", content)["digest"]))
     with pytest.raises(Unreachable) as error:
         client(registry).digest(NAME, "v1", "x86_64")

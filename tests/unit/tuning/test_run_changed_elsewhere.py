@@ -64,7 +64,7 @@ class Box:
 
 @pytest.fixture
 def box(local_run: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Box]:
-    """A host where "chat" serves when it is met. Build and weights are there; the tuner is no more than noted."""
+    """A host where "chat" serves when it is met. Build and weights are there; the tuner is only noted."""
     run = local_run({"box": lambda root: None})
     run.__class__ = TuningRun
     assert isinstance(run, TuningRun)

@@ -1,4 +1,4 @@
-"""What hosts, endpoints and files say is shown as it is: text in brackets is no markup, in whatever table or line."""
+"""What hosts, endpoints and files say is shown as it is: text in brackets is not markup, in whatever table or line."""
 
 from __future__ import annotations
 

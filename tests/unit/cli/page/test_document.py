@@ -1,4 +1,4 @@
-"""The page of a fleet: one file that loads nothing, sound for browsers and screen readers, whoever speaks in it."""
+"""The page of a fleet: one file that loads nothing, sound for browsers and screen readers, with any text in it."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_a_sweep_is_drawn_as_rates_and_latencies_with_its_cap() -> None:
     assert [one.text for one in figures.children][::5] == ["1,024", "256 + 768 (capped)"]
 
 
-def test_a_level_without_an_answer_is_no_point() -> None:
+def test_a_level_without_an_answer_is_not_a_point() -> None:
     run = result("2026-11-21T08:00:00Z", (1, 2, 4))
     silent = level(8) | {"ttft_ms": None, "tpot_ms": None, "itl_ms": None}
     page = read(fleet_page(fleet(host(services=(service(results=({**run, "levels": [*run["levels"], silent]},)),)))))

@@ -32,7 +32,7 @@ def test_sweeps_of_two_lengths_are_two() -> None:
     ]
 
 
-def test_the_last_run_that_is_no_sweep_is_shown_beside_it() -> None:
+def test_the_last_run_that_is_not_a_sweep_is_shown_beside_it() -> None:
     found = singles(results())
     assert found is not None
     assert (found[0]["began"], [level_of(one) for one in found[1]]) == ("2026-11-21T08:00:00Z", [(1, 256, 100)])
@@ -46,7 +46,7 @@ def test_history_is_of_levels_that_were_measured_again() -> None:
     assert histories(results()[:1]) == []
 
 
-def test_a_level_that_was_broken_off_is_no_history() -> None:
+def test_a_level_that_was_broken_off_is_not_history() -> None:
     runs = [result(f"2026-11-{day}T08:00:00Z", (1,)) for day in (20, 21)]
     runs[0]["levels"][0]["complete"] = False
     assert histories(runs) == []
@@ -90,7 +90,7 @@ BROKEN: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("wrong", BROKEN, ids=lambda wrong: json.dumps(wrong)[:40])
-def test_a_file_that_somebody_changed_is_no_result(wrong: dict[str, Any]) -> None:
+def test_a_file_that_somebody_changed_is_not_a_result(wrong: dict[str, Any]) -> None:
     assert usable(result("2026-11-21T08:00:00Z"))
     assert not usable(result("2026-11-21T08:00:00Z") | wrong)
     assert not usable([]) and not usable({})

@@ -35,7 +35,7 @@ def test_concurrency_is_an_axis_of_powers_of_two() -> None:
     assert labels(powers_of_two([1, 8, 64], 0, 1)) == ["1", "4", "16", "64"]
 
 
-def test_what_is_no_power_of_two_lies_between_two() -> None:
+def test_what_is_not_a_power_of_two_lies_between_two() -> None:
     scale = powers_of_two([3, 48], 0, 100)
     assert (scale.low, scale.high) == (2, 64)
     assert 0 < scale.at(3) < scale.at(4) < 100

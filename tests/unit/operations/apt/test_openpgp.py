@@ -58,7 +58,7 @@ def test_one_bit_makes_another_key() -> None:
     ],
     ids=["empty", "page", "cut", "one byte", "not base64", "version 3", "bare base64"],
 )
-def test_what_is_no_key_is_refused(data: bytes) -> None:
+def test_what_is_not_a_key_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         fingerprints(data)
 

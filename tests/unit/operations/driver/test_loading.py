@@ -117,7 +117,7 @@ def test_an_older_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "booted kernel 6.1.0-21-amd64, not the newest 6.1.0-25-amd64" in caught.value.message
 
 
-def test_a_driver_whose_library_complains_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_whose_library_complains_is_not_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     complaining = Probe(nvidia=Nvidia(loaded="580.178.04", flavour="open", error="Unknown Error"))
     with pytest.raises(HostFailed) as caught:
         _load(Machine(monkeypatch, [complaining]), PLAN, nothing)

@@ -22,7 +22,7 @@ CLIENTS, MODELS = map(map_digest, MAPS.values())
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "{}", "[1]", '["a", null]', "[" * 100])
-def test_what_is_no_list_of_texts_is_no_answer(text: str) -> None:
+def test_what_is_not_a_list_of_texts_is_not_an_answer(text: str) -> None:
     assert read_answers(text) == ()
 
 

@@ -59,7 +59,7 @@ def host() -> Any:
     return SimpleNamespace(name="box")
 
 
-def test_a_unit_that_is_being_stopped_is_waited_for_before_it_is_started_anew(
+def test_a_unit_that_is_being_stopped_is_waited_for_before_it_is_started_again(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemd = Systemd(monkeypatch, "deactivating", "deactivating", "failed", "active", "inactive")
@@ -135,7 +135,7 @@ ENVIRONMENT = Build(
 
 
 @pytest.mark.parametrize("kind", ["source", "environment"])
-def test_what_a_job_that_is_being_stopped_works_on_is_prepared_anew_only_once_it_has_ended(
+def test_what_a_job_that_is_being_stopped_works_on_is_prepared_again_only_once_it_has_ended(
     host: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     systemd = Systemd(monkeypatch, "deactivating", "deactivating", "inactive")
@@ -202,7 +202,7 @@ def test_a_job_that_only_looks_now_and_then_does_not_compute(host: Any, monkeypa
     ],
     ids=["slow", "never"],
 )
-def test_a_unit_that_takes_long_to_stop_is_no_lost_connection(
+def test_a_unit_that_takes_long_to_stop_is_not_a_lost_connection(
     host: Any, monkeypatch: pytest.MonkeyPatch, states: list[str], said: str
 ) -> None:
     systemd, heard = Systemd(monkeypatch, "active", *states), []

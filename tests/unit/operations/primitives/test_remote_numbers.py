@@ -25,7 +25,7 @@ def test_free_space_is_the_last_word_of_df(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("said", NONSENSE)
-def test_what_is_no_size_is_that_hosts_failure(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+def test_what_is_not_a_size_is_that_hosts_failure(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     monkeypatch.setattr(remote, "run", lambda *_, **__: Output(True, said, ""))
     with pytest.raises(HostFailed, match=r"^box: df /opt: ") as caught:
         remote.free_bytes(BOX, "/opt")

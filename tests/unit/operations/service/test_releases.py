@@ -86,7 +86,7 @@ def test_a_release_that_does_not_start_says_why(box: Box, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("loaded", "switched"), [("new", []), ("old", ["1"]), (None, ["1"])])
-def test_what_a_reboot_has_started_is_started_anew_only_where_its_key_is_an_old_one(
+def test_what_a_reboot_has_started_is_started_again_only_where_its_key_is_an_old_one(
     box: Box, tmp_path: Path, loaded: str | None, switched: list[str]
 ) -> None:
     state_of(box, reboots._Reboots).done = True
@@ -99,7 +99,7 @@ def test_what_a_reboot_has_started_is_started_anew_only_where_its_key_is_an_old_
     assert box.switched == switched
 
 
-def test_what_a_reboot_has_started_without_a_key_is_not_started_anew(box: Box, tmp_path: Path) -> None:
+def test_what_a_reboot_has_started_without_a_key_is_not_started_again(box: Box, tmp_path: Path) -> None:
     state_of(box, reboots._Reboots).done = True
     (tmp_path / "units/rigup-chat.service").write_text("[Service]\n")
     releases._activate(box, ServiceRelease("chat", "[Service]\n", {}), lambda host: None, never, "1", True)

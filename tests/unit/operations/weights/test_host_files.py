@@ -63,7 +63,7 @@ def test_names_sizes_parts_and_hashes(tmp_path: Path) -> None:
         (lambda path: path.symlink_to("/proc/self/environ"), "where rigup does not accept weights"),
     ],
 )
-def test_what_is_no_file_of_weights(make: Any, says: str, tmp_path: Path) -> None:
+def test_what_is_not_a_file_of_weights(make: Any, says: str, tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
     make(path)
     with pytest.raises(InputError) as raised:

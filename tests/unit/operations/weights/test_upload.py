@@ -87,7 +87,7 @@ def test_a_cut_transfer_is_continued_and_loses_one_chunk_at_most(job: dict[str, 
 
 
 @pytest.mark.parametrize("damaged", [CONTENT[:1500], b"\1" + CONTENT[1:], CONTENT + b"x"], ids=len)
-def test_a_damaged_file_is_sent_anew_and_replaced(job: dict[str, Any], tmp_path: Path, damaged: bytes) -> None:
+def test_a_damaged_file_is_sent_again_and_replaced(job: dict[str, Any], tmp_path: Path, damaged: bytes) -> None:
     folder = Path(job["folder"])
     folder.mkdir(parents=True)
     (folder / "a.gguf").write_bytes(damaged)
@@ -121,7 +121,7 @@ def test_what_is_whole_is_not_sent_and_not_hashed_where_a_receipt_vouches_for_it
     assert "b.gguf" in looked and "a.gguf" not in looked
 
 
-def test_a_part_that_has_outgrown_its_file_is_sent_anew(job: dict[str, Any], tmp_path: Path) -> None:
+def test_a_part_that_has_outgrown_its_file_is_sent_from_scratch(job: dict[str, Any], tmp_path: Path) -> None:
     part(job, "a.gguf").parent.mkdir(parents=True)
     part(job, "a.gguf").write_bytes(CONTENT + b"x")
     send_weights(Line(), job, tmp_path / "house", {"a.gguf"})

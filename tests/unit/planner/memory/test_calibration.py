@@ -159,7 +159,7 @@ def test_records_of_another_kind_are_passed_over(broken: dict[str, Any]) -> None
     assert read_starts([broken]) == []
 
 
-def test_what_a_later_rigup_adds_is_no_hindrance() -> None:
+def test_what_a_later_rigup_adds_is_not_a_hindrance() -> None:
     assert len(read_starts([record(gpu(22400) | {"temperature": 50}, later=True)])) == 1
 
 
@@ -223,7 +223,7 @@ def test_no_constant_is_less_than_any_start_needed_and_a_margin(found: list[dict
 
 
 @given(records)
-def test_with_its_constant_a_plan_is_no_less_than_what_was_in_use(found: list[dict[str, Any]]) -> None:
+def test_with_its_constant_a_plan_is_not_less_than_what_was_in_use(found: list[dict[str, Any]]) -> None:
     starts = read_starts(found)
     for calibration in calibrate(starts):
         for start in starts:

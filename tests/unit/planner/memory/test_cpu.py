@@ -121,7 +121,7 @@ def test_the_service_says_how_long_a_start_may_take(catalogue: Catalogue) -> Non
     assert planned(catalogue, 16).start_timeout_s == 300
 
 
-def test_a_cache_that_is_no_number_is_refused(catalogue: Catalogue) -> None:
+def test_a_cache_that_is_not_a_number_is_refused(catalogue: Catalogue) -> None:
     plan = planned(catalogue, 16, environment={"VLLM_CPU_KVCACHE_SPACE": "²"})
     (finding,) = plan.refusals
     assert finding.rule == "counted-number"

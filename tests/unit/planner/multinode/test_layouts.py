@@ -97,7 +97,7 @@ def test_sizes_that_llama_cpp_does_not_have_are_refused(sizes: dict[str, int], n
     assert finding.hint == f"leave {named} out, or serve it with vLLM or SGLang"
 
 
-def test_sizes_of_one_are_no_matter_to_llama_cpp() -> None:
+def test_sizes_of_one_do_not_matter_to_llama_cpp() -> None:
     ones = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1, "expert_parallel": False}
     assert served("4x RTX 3090", {"model": "MiniMax-M2.5", "quant": "UD-IQ2_M", **ones}).engine.name == "llama.cpp"
 

@@ -62,7 +62,7 @@ def test_a_card_may_need_a_newer_driver_than_cuda_does() -> None:
     assert f"driver {floor} or later" in finding.message
 
 
-def test_a_driver_that_the_lock_pins_is_no_news() -> None:
+def test_a_driver_that_the_lock_pins_is_not_news() -> None:
     asked = candidate("4x RTX 3090", FP8, "vllm", "0.33.0")
     assert host.driver_floor(replace(asked, driver_locked=True)) == ()
 

@@ -77,7 +77,7 @@ def test_a_file_that_changes_while_it_is_hashed_gets_no_receipt(
 
 
 def test_a_file_of_another_size_is_not_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever owns it may have made it endless."""
+    """Its owner may have made it endless."""
     folder = tmp_path / "own"
     job, hashed, real = job_in(folder, str(folder)), [], weights_folder.hash_file
 

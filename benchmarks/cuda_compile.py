@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
 from rigup.catalogue.catalogue import load_catalogue  # noqa: E402
 from rigup.lock import LockedSource, load_lock  # noqa: E402
@@ -80,7 +81,7 @@ def main() -> None:
     parser.add_argument("toolkit", type=Path, metavar="TOOLKIT")
     parser.add_argument("--card", default="RTX 3090", help="take the build of a rig with this card (default: RTX 3090)")
     parser.add_argument("--sample", type=int, default=12, help="compile so many sources (default: 12)")
-    args = parser.parse_args()
+    args = smallest.arguments(parser, "--sample 1")
     flags = [flag for flag in planned_flags(args.card) if not flag.startswith(COMPILER)]
     here = [f"{COMPILER}{args.toolkit}/bin/nvcc", f"-DCUDAToolkit_ROOT={args.toolkit}", "-DGGML_CUDA_NO_VMM=ON"]
     ways = {

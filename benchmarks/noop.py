@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import delaying_proxy, noop_fleet  # noqa: E402
+from benchmarks import delaying_proxy, noop_fleet, smallest  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
 from tests.lab.fleet_fixtures import made_site  # noqa: E402
 from tests.lab.gpu_fleet import GpuFleet  # noqa: E402
@@ -85,12 +85,12 @@ def main() -> int:
     parser.add_argument("--only", default="ssh,rigup,pyinfra,ansible")
     parser.add_argument("--fleet", type=int, default=0)
     parser.add_argument("--first", action="store_true")
-    args = parser.parse_args()
+    args = smallest.arguments(parser, "--hosts 1 --rounds 1 --only ssh,rigup,pyinfra")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(cache_folder() / "benchmarks/compiled")
     with (
         tempfile.TemporaryDirectory() as folder,
-        made_site(Folders(Path(folder)), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,  # type: ignore[arg-type]
+        made_site(Folders(Path(folder)), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,
     ):
         return (first if args.first else measure)(GpuFleet(*site), args)
 
@@ -146,8 +146,14 @@ def contenders(fleet: GpuFleet, hosts: list[Host], wanted: list[str]) -> list[Co
     def quietly(*words: str | Path, **environment: str) -> subprocess.Popen[bytes]:
         surroundings = {**os.environ, "XDG_CACHE_HOME": str(fleet.cache), **environment}
         with enter.open() as keyboard:
-            streams = {"stdin": keyboard, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-            return subprocess.Popen([str(word) for word in words], cwd=fleet.root, env=surroundings, **streams)  # type: ignore[call-overload, no-any-return]
+            return subprocess.Popen(
+                [str(word) for word in words],
+                cwd=fleet.root,
+                env=surroundings,
+                stdin=keyboard,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     found = [
         Contender("ssh", lambda: [quietly(*noop_fleet.ssh_words(host), "python3", "-c", "pass") for host in hosts]),

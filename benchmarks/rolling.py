@@ -31,19 +31,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
 from benchmarks.llama_cpp_versions import EARLIER, LATER, describe_earlier, source_archive  # noqa: E402
 from benchmarks.rolling_client import MODEL  # noqa: E402
 from rigup.lab import demo_model  # noqa: E402
 from rigup.lab.gpus.simulated import SimulatedGpus  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
-from tests.lab.fleet import Host, wait_for  # noqa: E402
-from tests.lab.fleet_fixtures import made_lab  # noqa: E402
+from tests.lab.fleet import Fleet, Host, wait_for  # noqa: E402
+from tests.lab.fleet_fixtures import engine_archive, made_lab  # noqa: E402
 from tests.lab.gpu_fleet import NEW, OLD, RIG, GpuFleet  # noqa: E402
 
 SECONDS = 1800
@@ -82,7 +84,7 @@ def write_lock(root: Path, archives: dict[str, bytes]) -> None:
 class Rig:
     """The fleet: its last machine is the gateway."""
 
-    def __init__(self, fleet: GpuFleet, clients: int, pause: float) -> None:
+    def __init__(self, fleet: Fleet, clients: int, pause: float) -> None:
         self.fleet, self.clients, self.pause = fleet, clients, pause
         self.boxes, self.gateway = fleet.hosts[:-1], fleet.hosts[-1]
         self.context, self.driver, self.version = 1024, OLD, EARLIER
@@ -90,18 +92,20 @@ class Rig:
 
     def describe(self) -> None:
         """Writes the fleet's files."""
-        chat = {
+        chat: dict[str, Any] = {
             "model": "SmolLM2-135M-Instruct",
             "version": self.version,
             "context": self.context,
-            "gpus": [0],
             "listen": "0.0.0.0",
             "api_key_file": "secrets/backends.key",
             "served_name": MODEL,
             "concurrency": SLOTS,
             "flags": {"--threads": 1},
         }
-        self.fleet.describe_gpus(self.driver, services={"chat": chat})
+        if isinstance(self.fleet, GpuFleet):
+            self.fleet.describe_gpus(self.driver, services={"chat": {**chat, "gpus": [0]}})
+        else:
+            self.fleet.describe(**chat)
         entries = [host.machine.inventory for host in self.fleet.hosts]
         (self.fleet.root / "inventories/rehearsal.py").write_text(
             f"boxes = {entries[:-1]!r}\nedge = {entries[-1:]!r}\n"
@@ -182,7 +186,7 @@ class Rig:
         self.describe()
         for host in self.boxes:
             self.reload_nginx(without=host)
-            wait_for(lambda host=host: not in_flight(host), "nothing in flight", 120)  # type: ignore[misc]
+            wait_for(partial(idle, host), "nothing in flight", 120)
             self.rigup("apply", "--limit", host.name)
             self.reload_nginx()
             time.sleep(2)
@@ -194,7 +198,7 @@ class Rig:
                 f"mkdir -p $(dirname {PLAIN}); printf '[Service]\\nExecStop=\\n' > {PLAIN}; systemctl daemon-reload"
             )
             host.machine.ssh("systemctl restart rigup-chat", timeout=400, check=True)
-            wait_for(lambda host=host: answers(host), "the service to answer")  # type: ignore[misc]
+            wait_for(partial(answers, host), "the service to answer")
             time.sleep(2)
 
     def start_nginx(self) -> None:
@@ -255,11 +259,11 @@ def answers(host: Host) -> bool:
     return host.machine.ssh("curl -sf -m 2 127.0.0.1:8000/health").returncode == 0
 
 
-def in_flight(host: Host) -> int:
-    """How many requests its engine has."""
+def idle(host: Host) -> bool:
+    """Whether its engine has no requests."""
     metrics = host.tell(f"curl -sf -H 'Authorization: Bearer {KEYS['backends']}' 127.0.0.1:8000/metrics")
     names = ("llamacpp:requests_processing ", "llamacpp:requests_deferred ")
-    return sum(int(float(line.split()[1])) for line in metrics.splitlines() if line.startswith(names))
+    return not any(float(line.split()[1]) for line in metrics.splitlines() if line.startswith(names))
 
 
 def interval(values: list[float]) -> tuple[float, float, float]:
@@ -352,13 +356,20 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=3, help="behind the gateway")
     parser.add_argument("--pause", type=float, default=1.0, help="seconds of a client between its requests")
     parser.add_argument("--pairs", type=int, default=200, help="of streams, for the first word; 0 for none")
-    parser.add_argument("--skip", default="", help="release, rollback, version, driver, power, gateway, nginx, plain")
-    arguments = parser.parse_args()
+    parser.add_argument(
+        "--skip", default="", help="of release, rollback, version, driver (and the GPUs), power, gateway, nginx, plain"
+    )
+    parser.add_argument("--stand-in", action="store_true", help="a stand-in for llama.cpp, which says the same words")
+    few = "--clients 4 --hosts 2 --pause 0.1 --pairs 2 --skip driver,power,nginx --stand-in"
+    arguments = smallest.arguments(parser, few)
+    skip = arguments.skip.split(",")
     began = time.monotonic()
-    archives = {version: source_archive(version) for version in (EARLIER, LATER)}
+    stand_in = engine_archive() if arguments.stand_in else None
+    archives = {version: source_archive(version, stand_in) for version in (EARLIER, LATER)}
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     name = f"rolling{os.getpid()}"
-    with tempfile.TemporaryDirectory() as folder, made_lab(name, hosts=arguments.hosts + 1, rig=RIG) as lab:
+    rig_of_hosts, kind = (None, Fleet) if "driver" in skip else (RIG, GpuFleet)
+    with tempfile.TemporaryDirectory() as folder, made_lab(name, hosts=arguments.hosts + 1, rig=rig_of_hosts) as lab:
         root, cache = Path(folder, "fleet"), Path(folder, "cache")
         (cache / "rigup/sources").mkdir(parents=True)
         for archive in archives.values():
@@ -366,7 +377,7 @@ def main() -> int:
         root.mkdir()
         describe_earlier(root)
         write_lock(root, archives)
-        fleet = GpuFleet(lab, StandInHub.start(demo_model.provide(), lab=name), root, cache)
+        fleet = kind(lab, StandInHub.start(demo_model.provide(), lab=name), root, cache)
         try:
             rig = Rig(fleet, arguments.clients, arguments.pause)
             rig.describe()
@@ -375,8 +386,8 @@ def main() -> int:
             print(
                 f"{arguments.clients} clients, {arguments.hosts} hosts, ready after {time.monotonic() - began:.0f} s\n"
             )
-            faults = first_words(rig, arguments.pairs) if arguments.pairs else []
-            faults += measure(rig, arguments.skip.split(","))
+            late = first_words(rig, arguments.pairs) if arguments.pairs else []
+            faults = ([] if arguments.smallest else late) + measure(rig, skip)
         finally:
             fleet.end_runs()
     print(f"\n{time.monotonic() - began:.0f} s in all. " + ("; ".join(faults) or "All as it must be."))

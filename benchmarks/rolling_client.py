@@ -38,7 +38,7 @@ class Link:
     def ask(self, stream: bool, tokens: int) -> http.client.HTTPResponse:
         """The answer's head."""
         question = {"messages": [{"role": "user", "content": "Count."}], "grammar": f'root ::= "{TEXT}"'}
-        body = json.dumps({**question, "max_tokens": tokens, "stream": stream, "model": MODEL})
+        body = json.dumps({**question, "max_tokens": tokens, "stream": stream, "model": MODEL}, separators=(",", ":"))
         head = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         self.connection.request("POST", "/v1/chat/completions", body, head)
         return self.connection.getresponse()

@@ -15,6 +15,7 @@ import argparse
 import hashlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import smallest  # noqa: E402
 from rigup.lab.hub.content import commit_id  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from rigup.lab.lab import Lab  # noqa: E402
@@ -38,6 +40,7 @@ from tests.lab.fleet import FILES, MODEL_FILE, REPO, WEIGHTS, Fleet  # noqa: E40
 from tests.lab.fleet_fixtures import made_site  # noqa: E402
 
 SECONDS = 3600
+PROGRAMS = ROOT / "src/rigup/programs"
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 
 
@@ -45,7 +48,8 @@ class Folders:
     """pytest's factory of temporary folders, as far as the fleet needs it. made: every folder, by name."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.made = root, []  # type: Path, list[Path]
+        self.root = root
+        self.made: list[Path] = []
 
     def mktemp(self, name: str) -> Path:
         """A new folder."""
@@ -65,7 +69,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", help="scenarios to leave out: one, shared, alone")
     parser.add_argument("--single", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
+    args = smallest.arguments(parser, "--hosts 2 --files 2 --mb 1 --rounds 1")
     if args.single:
         return single(args)
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
@@ -73,7 +77,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             folders = Folders(Path(folder))
-            with made_site(folders, name, hosts=args.hosts, disk="8g") as site:  # type: ignore[arg-type]
+            with made_site(folders, name, hosts=args.hosts, disk="8g") as site:
                 return measure(Fleet(*site), folders.made[2], args)
     finally:
         for lab in Lab.all():  # what came up of a lab that did not come up whole
@@ -180,6 +184,8 @@ def shape(fleet: Fleet, args: argparse.Namespace) -> None:
 
 def limit(place: str, device: str, megabytes: int) -> None:
     """A token bucket that is larger than the packets that a virtual card makes, so that none is cut up."""
+    if not megabytes:
+        return
     bucket = ["tbf", "rate", f"{megabytes * 8}mbit", "burst", "512kb", "latency", "100ms"]
     run(["tc", "-n", place, "qdisc", "replace", "dev", device, "root", *bucket])
 
@@ -210,7 +216,10 @@ def contend(hub: StandInHub, folder: Path, sha256: dict[str, str], size: int, ar
     files = [{"path": path, "size": size, "sha256": digest} for path, digest in sha256.items()]
     job = {"hub": hub.url, "repo": "org/model", "revision": revision, "folder": str(target / revision), "files": files}
     (folder / "job.json").write_text(json.dumps(job))
-    program = ROOT / "src/rigup/programs/weights/fetch_weights.py"
+    (folder / "programs").mkdir()
+    for path in PROGRAMS.rglob("*.py"):  # a host has them in one folder
+        shutil.copy(path, folder / "programs")
+    program = folder / "programs/fetch_weights.py"
     pairs = [
         word for path in sha256 for word in ("-o", str(target / path), f"{hub.url}/org/model/resolve/{revision}/{path}")
     ]

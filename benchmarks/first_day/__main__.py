@@ -20,12 +20,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks import smallest
 from benchmarks.first_day import first_hour, serving, several_hosts
 from benchmarks.first_day.new_user import NewUser, wheel_of
 from benchmarks.first_day.task import FAILED, OK, Outcome, slowest, walked
 from rigup.units import seconds_text
 
 TASKS = (*first_hour.TASKS, *serving.TASKS, *several_hosts.TASKS)
+# What needs no engine, which might have to be compiled.
+FEW = ("install", "empty folder", "what fits", "machines", "lab down")
 
 
 def main() -> int:
@@ -33,13 +36,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.first_day", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "--only", action="append", metavar="TASK", choices=[task.name for task in TASKS], help="this task; repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="print the outcomes as one JSON document")
-    args = parser.parse_args()
+    args = smallest.arguments(parser, " ".join(f"--only '{name}'" for name in FEW))
+    tasks = [task for task in TASKS if not args.only or task.name in args.only]
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="first-day-") as folder:
         user = NewUser(Path(folder), wheel_of(Path(folder) / "wheel"))
         try:
-            for outcome in walked(TASKS, user):
+            for outcome in walked(tasks, user):
                 outcomes.append(outcome)
                 print(line(outcome), file=sys.stderr, flush=True)
                 if outcome.result == FAILED:

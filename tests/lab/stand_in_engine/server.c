@@ -5,7 +5,7 @@
    "nonsense" (fluent words that answer nothing).
    Without that file it answers. What /run/rigup-test/says holds it says at start, as an engine would into its log.
    It must be able to read the model, and wants the API key where it is given one; and every RPC server that it is
-   told of, at its start and at each answer.
+   told of, at its start and at each answer. Words that a grammar demands it says.
    A request with "stream":true gets as many words as "max_tokens" says, ten a second, from a process of its own, which
    does not outlive the server: SIGTERM cuts what is streamed, as it does with llama.cpp. */
 
@@ -54,7 +54,8 @@ static void read_options(int count, char **words)
 {
     static const char *const with_value[] = {
         "--model", "--alias", "--host", "--port", "--ctx-size", "--parallel", "--fit", "--api-key-file",
-        "--n-gpu-layers", "--threads-http", "--flash-attn", "--split-mode", "--tensor-split", "--rpc", "--cache-ram", NULL};
+        "--n-gpu-layers", "--threads-http", "--flash-attn", "--split-mode", "--tensor-split", "--rpc", "--cache-ram",
+        "--threads", NULL};
     static const char *const switches[] = {"--jinja", "--metrics", "--no-ui", "--offline", NULL};
     for (int at = 1; at < count; at++) {
         const char *word = words[at];
@@ -169,6 +170,17 @@ static int may_ask(const char *request)
     return !key[0] || (header && !strncmp(header + strlen(name), wanted, strlen(wanted)));
 }
 
+/* The words of a grammar that allows nothing else, {"grammar":"root ::= \"one two\""}; 0 without one. */
+static int grammars_words(const char *request, char *text, size_t size)
+{
+    static const char begin[] = "\"grammar\":\"root ::= \\\"";
+    const char *from = strstr(request, begin), *to = from ? strstr(from + strlen(begin), "\\\"") : NULL;
+    if (!to || (size_t)(to - from) - strlen(begin) >= size)
+        return 0;
+    snprintf(text, size, "%.*s", (int)(to - from - (long)strlen(begin)), from + strlen(begin));
+    return 1;
+}
+
 /* Ten words a second; the answer ends with [DONE]. */
 static void stream(int client, int words)
 {
@@ -183,10 +195,37 @@ static void stream(int client, int words)
         dprintf(client, "data: [DONE]\n\n");
 }
 
+/* One event with a word, or with why the answer ends, in a chunk: who gets less sees that something is missing. */
+static int send_event(int client, const char *word, const char *why)
+{
+    char event[400];
+    int size = word ? snprintf(event, sizeof event,
+                               "data: {\"choices\":[{\"delta\":{\"content\":\"%.200s\"},\"finish_reason\":null}]}\n\n", word)
+                    : snprintf(event, sizeof event,
+                               "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"%s\"}]}\n\ndata: [DONE]\n\n", why);
+    return dprintf(client, "%x\r\n%s\r\n", size, event) > 0;
+}
+
+/* As many of the words that a grammar demands, ten a second, as llama.cpp streams them. */
+static void stream_text(int client, char *text, int words)
+{
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    int good = write(client, head, sizeof head - 1) > 0;
+    char *rest = text, *word, spaced[200];
+    for (int said = 0; good && said < words && (word = strsep(&rest, " ")); said++) {
+        snprintf(spaced, sizeof spaced, "%s%s", said ? " " : "", word);
+        good = send_event(client, spaced, NULL);
+        usleep(100000);
+    }
+    if (good && send_event(client, NULL, rest ? "length" : "stop"))
+        dprintf(client, "0\r\n\r\n");
+}
+
 static void serve(int client)
 {
     static char request[65536];
-    char body[512];
+    char body[512], said[200];
     const char *text = !strcmp(behaviour, "empty") ? "" : !strcmp(behaviour, "nonsense") ? NONSENSE : ANSWER;
     if (!read_request(client, request, sizeof request))
         return;
@@ -203,13 +242,18 @@ static void serve(int client)
         const char *most = strstr(request, "\"max_tokens\":");
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            stream(client, most ? atoi(most + 13) : 10);
+            if (grammars_words(request, said, sizeof said))
+                stream_text(client, said, most ? atoi(most + 13) : 10);
+            else
+                stream(client, most ? atoi(most + 13) : 10);
             _exit(0);
         }
     } else {
         need_rpc_servers();
+        if (grammars_words(request, said, sizeof said))
+            text = said;
         snprintf(body, sizeof body,
-                 "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"%s\"}}],"
+                 "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"%s\"},\"finish_reason\":\"stop\"}],"
                  "\"usage\":{\"completion_tokens\":%d},\"timings\":{\"predicted_per_second\":100.0}}",
                  text, text[0] ? 7 : 0);
         reply(client, "200 OK", body);

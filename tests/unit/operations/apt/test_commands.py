@@ -123,8 +123,8 @@ def test_apt_is_tried_again_if_another_process_was_faster() -> None:
     commands.install(host, "driver", ["nvidia-open"])
     assert len(host.installs) == 3
     with pytest.raises(HostFailed, match="lock-frontend"):
-        host: Any = Contended(times=99)
-        commands.install(host, "driver", ["nvidia-open"])
+        other: Any = Contended(times=99)
+        commands.install(other, "driver", ["nvidia-open"])
 
 
 def test_nothing_asks_and_nothing_restarts_services_behind_rigup() -> None:

@@ -36,6 +36,8 @@ UNIT = "rigup-chat.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 ROOTS = "/opt/rigup /var/lib/rigup /etc/rigup"
 REHEARSAL = "/run/rigup-test"
+PATIENCE_S = 600.0
+"""What a run of rigup may take on a machine that is busy with others; no test is about it."""
 ANSWER = "The capital of France is Paris."
 
 
@@ -44,7 +46,7 @@ def content_of(name: str) -> bytes:
     return random.Random(name).randbytes(FILE_BYTES)
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 180) -> None:
     """Waits until `condition` holds; fails the test, saying what it waited for, when it does not in time."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -84,14 +86,14 @@ class Run:
         found: dict[str, Any] = json.loads(text)
         return found
 
-    def wait(self, seconds: float = 180) -> int:
+    def wait(self, seconds: float = PATIENCE_S) -> int:
         """Its exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             pytest.fail(f"rigup did not end within {seconds:.0f} s:\n{self.text}")
 
-    def wait_to_say(self, words: str, seconds: float = 60) -> None:
+    def wait_to_say(self, words: str, seconds: float = 180) -> None:
         """Waits until it has said these words; fails when it ends without."""
         wait_for(lambda: words in self.text or self.process.poll() is not None, f"{words!r} from rigup", seconds)
         assert words in self.text, self.text
@@ -214,13 +216,13 @@ class Fleet:
         self.runs.append(run)
         return run
 
-    def rigup(self, *words: str, expect: int = 0, before: str = "", seconds: float = 180) -> Run:
+    def rigup(self, *words: str, expect: int = 0, before: str = "", seconds: float = PATIENCE_S) -> Run:
         """Runs `rigup words` to its end, which must have this exit code and come within so many seconds."""
         run = self.start(*words, before=before)
         assert run.wait(seconds) == expect, run.text
         return run
 
-    def apply(self, *words: str, expect: int = 0, seconds: float = 180) -> Run:
+    def apply(self, *words: str, expect: int = 0, seconds: float = PATIENCE_S) -> Run:
         """`rigup apply --yes --json`."""
         return self.rigup("apply", "--yes", "--json", *words, expect=expect, seconds=seconds)
 

@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--quick-build", action="store_true", help="for llama.cpp")
     parser.add_argument("--only", default="beside,turn", help=f"of {', '.join(CONTENDERS)}")
     parser.add_argument("--all", action="store_true", help="what docs/performance.md reports, one after another")
-    args = smallest.arguments(parser, "--hosts 1 --weights-s 1")
+    args = smallest.arguments(parser, "--hosts 1 --weights-s 1 --only turn")  # beside is the same without IN_TURN
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     series = [(words, parser.parse_args(words.split())) for words in SERIES] if args.all else [("", args)]
     return max(measure(*each) for each in series)

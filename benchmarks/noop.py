@@ -211,7 +211,9 @@ def many(fleet: GpuFleet, hosts: list[Host], most: int) -> int:
         for count in (1, 10, 50, 100, 200):
             if count > most:
                 break
-            named = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(count)]
+            # Machines are there under their own names, too: one of them is the builder.
+            others = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(len(hosts), count)]
+            named = [*hosts, *others][:count]
             noop_fleet.describe(fleet, named)
             words = [sys.executable, "-c", noop_fleet.SPENT, sys.executable, "-m", "rigup", verb, "--json"]
             done = subprocess.run(words, cwd=fleet.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,127 @@
+"""Every benchmark still runs to its end, in its smallest form (benchmarks/smallest.py), and prints its rows.
+
+No figure counts. Stand-ins: rolling.py and llama_cpp_versions.py compile the tests' engine instead of llama.cpp,
+first_start.py serves with the tests' vLLM, and cuda_compile.py gets programs that stand for CMake and Ninja, so that
+nothing is compiled. Contenders that would have to be installed are left out: Ansible, nginx, vLLM's own benchmark.
+rolling.py leaves out what takes minutes: another driver, a host without power.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+
+class Form(NamedTuple):
+    """A benchmark and its words beside --smallest; FOLDER is a new one. rows: what rows of its table begin with."""
+
+    program: str
+    words: str
+    rows: tuple[str, ...]
+    lab: bool = False
+
+
+FORMS = (
+    Form("plan", "", ("import", "example systems", "100 hosts in 100 groups", "37 models on 8x H200")),
+    Form("gateway", "", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "requests": ',)),
+    Form("gateway", "--latency", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "direct_ms": ',)),
+    Form("gateway", "--many", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "mib": ',)),
+    Form("llama_cpp_versions", "b11434", ("llama.cpp b11434: llama-server of ",)),
+    Form("first_start", "", ("| first |", "| second |", "| after an upgrade |", "| after a rollback |")),
+    Form(
+        "weights", "--single", ("| curl --parallel |", "| rigup |", "| hf download |", "| curl, then one hash of all |")
+    ),
+    Form("cuda_compile", "/usr/local/cuda", ("| the rig's architecture (RTX 3090) |", "| upstream's default arch")),
+    Form("gpu_pack", "FOLDER", ("FOLDER: ",)),
+    Form("weights", "", ("| one host by itself |", "| 2 hosts, shared |", "| 2 hosts, each from the hub |"), lab=True),
+    Form("first_day", "", ("| install |", "| what fits |", "| machines |", "| lab down |"), lab=True),
+    Form("noop", "--rtt 2", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), lab=True),
+    Form("noop", "--first", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), lab=True),
+    Form("noop", "--fleet 10", ("| diff | 1 |", "| diff | 10 |", "| status | 1 |", "| status | 10 |"), lab=True),
+    Form("first_apply", "", ("| in turn |",), lab=True),
+    Form(
+        "rolling",
+        "",
+        (
+            "First word, ",
+            "| another release, `apply --rolling 1` |",
+            "| `rigup rollback` |",
+            "| llama.cpp b11401 to b11434, `apply --rolling 1` |",
+            "| the only gateway is killed |",
+            "| plain `systemctl restart`, host by host |",
+        ),
+        lab=True,
+    ),
+)
+ELSEWHERE = {
+    "bench_client": "tests/slow/test_bench_client.py",
+    "gpu_check": "tests/unit/test_gpu_check.py",  # and tests/lab/driver/test_whole_gpu_check.py, with the lab's cards
+    "gpu_moe": "tests/lab/driver/test_whole_gpu_check.py",  # as far as to say that there is no torch
+    "rolling_client": "benchmarks/rolling.py",  # which runs it on a machine
+}
+"""What runs the others, as far as they go without a GPU."""
+
+ROOT = Path(__file__).parents[2]
+MAIN = re.compile(r'^if __name__ == "__main__":', re.MULTILINE)
+SECONDS = 1500
+# What stands for CMake and Ninja: there are three CUDA sources, and each is compiled at once.
+PROGRAMS = {
+    "cmake": "#!/bin/sh\n",
+    "ninja": '#!/bin/sh\n[ "$3" != -t ] || printf "%s.cu.o: CUDA\\n" acc add argmax\n',
+}
+
+
+def program_of(name: str) -> list[str]:
+    """How docs/performance.md types it."""
+    script = ROOT / f"benchmarks/{name}.py"
+    as_script = script.exists() and "sys.path.insert" in script.read_text()
+    return [str(script)] if as_script else ["-m", f"benchmarks.{name}"]
+
+
+def test_every_benchmark_has_a_row() -> None:
+    sources = (ROOT / "benchmarks").rglob("*.py")
+    programs = [path for path in sources if MAIN.search(path.read_text())]
+    names = {path.stem if path.parent.name == "benchmarks" else path.parent.name for path in programs}
+    assert names == {form.program for form in FORMS} | set(ELSEWHERE)
+    for name, runs_it in ELSEWHERE.items():
+        assert re.search(name.replace("_", "[_-]"), (ROOT / runs_it).read_text()), f"{runs_it} does not name {name}"
+
+
+@pytest.mark.slow
+@pytest.mark.rests_on("benchmarks", "the run", "gateways", "weights", "builds from source", "rollouts")
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, id=f"{form.program} {form.words}".strip(), marks=[pytest.mark.lab] if form.lab else [])
+        for form in FORMS
+    ],
+)
+def test_its_smallest_form_runs_to_its_end(form: Form, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if form.lab:
+        request.getfixturevalue("labs_can_run")
+    environment = dict(os.environ)
+    if form.program == "cuda_compile":
+        for name, text in PROGRAMS.items():
+            (tmp_path / name).write_text(text)
+            (tmp_path / name).chmod(0o755)
+        environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    folder = str(tmp_path / "folder")
+    words = form.words.replace("FOLDER", folder).split()
+    done = subprocess.run(
+        [sys.executable, *program_of(form.program), *words, "--smallest"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in form.rows:
+        begun = re.escape(row.replace("FOLDER", folder))
+        assert re.search(rf"^{begun}.*\d", done.stdout, re.MULTILINE), f"{row}\n{done.stdout}"

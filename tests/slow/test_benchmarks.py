@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,15 +114,21 @@ def test_its_smallest_form_runs_to_its_end(form: Form, request: pytest.FixtureRe
         environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
     folder = str(tmp_path / "folder")
     words = form.words.replace("FOLDER", folder).split()
-    done = subprocess.run(
+    process = subprocess.Popen(
         [sys.executable, *program_of(form.program), *words, "--smallest"],
         cwd=ROOT,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=SECONDS,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    try:
+        out, err = process.communicate(timeout=SECONDS)
+    finally:
+        if process.poll() is None:  # it takes its machines down
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=120)
+    assert process.returncode == 0, out + err
     for row in form.rows:
         begun = re.escape(row.replace("FOLDER", folder))
-        assert re.search(rf"^{begun}.*\d", done.stdout, re.MULTILINE), f"{row}\n{done.stdout}"
+        assert re.search(rf"^{begun}.*\d", out, re.MULTILINE), f"{row}\n{out}"

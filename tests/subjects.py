@@ -1,7 +1,7 @@
 """What tests on machines and slow tests rest on, by name: the only place where `@pytest.mark.rests_on` gets paths from.
 
 A subject is what acts for one purpose, on hosts and on the controlling machine meanwhile; "the run" is what is left of
-what acts. What decides and what shows is no part of any: a test rests on the plans that it applied instead, as bytes
+what acts. What decides and what shows belongs to none: a test rests on the plans that it applied instead, as bytes
 (tests/applied_plans.py), and the output has tests of its own.
 
 A test names what it exercises beyond the road that every apply takes, which tests/lab/test_apply.py walks; a recording

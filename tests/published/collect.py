@@ -16,6 +16,7 @@ import json
 import re
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +131,9 @@ def by_kind(layers: dict[str, Any]) -> dict[str, list[str]]:
     return {kind: folded(folded(names)) for kind, names in kinds.items()}
 
 
+@cache
 def read_configs() -> dict[str, dict[str, Any]]:
-    """configs.json, each configuration as its repository has it, as far as it was kept."""
+    """configs.json, each configuration as its repository has it, as far as it was kept; not to be changed."""
     found: dict[str, dict[str, Any]] = json.loads(CONFIGS.read_text())
     for entry in found.values():
         for key in ("config", "hf_quant_config"):

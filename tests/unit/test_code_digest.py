@@ -17,6 +17,7 @@ def room(host, free):
     """The room."""
     if free < 10:
         raise HostFailed(f"{host}: {free} bytes are free", HINT if host else "look")  # too few
+    put(host, "name", problem="could not send it", hint="check the disk")
     return free
 '''
 
@@ -30,6 +31,8 @@ def room(host, free):
         (" bytes are free", " bytes are left"),
         ("free some space", "make room"),
         ('"look"', '"look around"'),
+        ("could not send", "cannot send"),
+        ("check the disk", "check it"),
         ("\n\n\ndef", "\n\ndef"),
     ],
 )
@@ -46,6 +49,8 @@ def test_texts_and_comments_do_not_count(was: str, becomes: str) -> None:
         ("HostFailed(f", "Refused(f"),
         ("HINT if host", "HINT if free"),
         ("return free", "return host"),
+        ('"name"', '"other"'),
+        ("check the disk", ""),
         ("raise HostFailed", "return HostFailed"),
     ],
 )

@@ -8,6 +8,7 @@ PROGRAM is relative to FOLDER. Exits with an error line unless it succeeds and i
 from __future__ import annotations
 
 import hashlib
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,8 +49,13 @@ def answer_of(
     except subprocess.TimeoutExpired:
         sys.exit(f"{' '.join(check)}: no answer within {limit} s")
     answer = (done.stdout + done.stderr).strip()
-    if done.returncode or expected not in answer:
-        sys.exit(f'{" ".join(check)}: expected "{expected}" in its output, got: {" ".join(answer.split())[-SHOWN:]}')
+    said = " ".join(answer.split())[-SHOWN:] or "no output"
+    if done.returncode < 0:
+        sys.exit(f"{' '.join(check)}: ended by {signal.Signals(-done.returncode).name}: {said}")
+    if done.returncode:
+        sys.exit(f"{' '.join(check)}: exit status {done.returncode}: {said}")
+    if expected not in answer:
+        sys.exit(f'{" ".join(check)}: expected "{expected}" in its output, got: {said}')
     return answer
 
 

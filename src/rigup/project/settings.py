@@ -94,7 +94,9 @@ def _read(
 
 def ollama_address(key: str, value: Any) -> str:
     """The address of Ollama's registry or of a mirror of it. Raises InputError if it is not a URL."""
-    return web_address(key, value, f'write it like {key} = "{OLLAMA}"', "use a mirror that needs no password")
+    return web_address(
+        key, value, hint=f'write it like {key} = "{OLLAMA}"', login_hint="use a mirror that needs no password"
+    )
 
 
 def monitoring_of(
@@ -127,7 +129,10 @@ def _mirrors(said: Any) -> dict[str, str]:
         if not re.fullmatch(r"[a-z0-9.-]+(:[0-9]+)?", str(registry)):
             raise InputError(f'image_mirrors: "{registry}" is not a registry name', hint)
         web_address(
-            f"image_mirrors.{registry}", address, hint, "use a mirror that serves your hosts without a password"
+            f"image_mirrors.{registry}",
+            address,
+            hint=hint,
+            login_hint="use a mirror that serves your hosts without a password",
         )
         if not re.fullmatch(r"https?://[\w.-]+(:[0-9]+)?/?", str(address)):
             raise InputError(f'image_mirrors.{registry}: "{address}" is not a registry address', hint)
@@ -161,16 +166,17 @@ def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> P
 
 def hub_address(key: str, value: Any) -> str:
     """The address of a hub. Raises InputError, naming `key`, for what is not one or has a password in it."""
-    secret = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'  # noqa: S105  a hint
-    return web_address(key, value, f'write hub = "{HUB}"', secret).rstrip("/")
+    login_hint = 'put the token in a file and set hub_token_file = "secrets/hub.token" in group_data'
+    return web_address(key, value, hint=f'write hub = "{HUB}"', login_hint=login_hint).rstrip("/")
 
 
 def _address(data: Mapping[str, Any], key: str) -> str | None:
     """An address that goes to hosts as it is, so no secret may be in it."""
     if (value := data.get(key)) is None:
         return None
-    hint, secret = "write it like https://mirror.lan/simple", "use an index that serves your hosts without a password"
-    return web_address(key, value, hint, secret, ("https", "http", "file"))
+    hint = "write it like https://mirror.lan/simple"
+    login_hint = "use an index that serves your hosts without a password"
+    return web_address(key, value, hint=hint, login_hint=login_hint, schemes=("https", "http", "file"))
 
 
 def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | None, str | None]:
@@ -179,7 +185,10 @@ def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | 
     if address is not None:
         hint = f"leave it out for NVIDIA's own, or name a mirror with the same folders: {mirror}"
         address = web_address(
-            f"{kind}_repository", address, hint, "use a mirror that serves your hosts without a password"
+            f"{kind}_repository",
+            address,
+            hint=hint,
+            login_hint="use a mirror that serves your hosts without a password",
         )
     if fingerprint is None:
         return address, None

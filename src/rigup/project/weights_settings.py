@@ -30,8 +30,10 @@ def read_weights_settings(data: Mapping[str, Any]) -> WeightsSettings:
     return WeightsSettings(
         share=sharing is not False,
         keep=keep,
-        port=_whole(said.get("port", _DEFAULTS.port), "weights_sharing.port", 1024, 65535, hint),
-        from_bytes=_whole(said.get("from_mb", _DEFAULTS.from_bytes // MB), "weights_sharing.from_mb", 0, 10**9, hint)
+        port=_whole(said.get("port", _DEFAULTS.port), "weights_sharing.port", 1024, 65535, hint=hint),
+        from_bytes=_whole(
+            said.get("from_mb", _DEFAULTS.from_bytes // MB), "weights_sharing.from_mb", 0, 10**9, hint=hint
+        )
         * MB,
         hub_bytes_per_second=rates["hub"],
         lan_bytes_per_second=rates["lan"],
@@ -51,7 +53,7 @@ def _rates(said: Any) -> dict[str, int]:
     return {key: int(said.get(key, 0) * MB) for key in ("hub", "lan")}
 
 
-def _whole(said: Any, key: str, least: int, most: int, hint: str) -> int:
+def _whole(said: Any, key: str, least: int, most: int, *, hint: str) -> int:
     if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= most:
         raise InputError(f"{key}: {said!r} is not a whole number from {least} to {most}", hint)
     return said

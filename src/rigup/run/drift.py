@@ -125,7 +125,7 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[s
         yield Drift("state", f"{layout.unit_name(name)} is {unit.active}", name)
     if unit and (by_hand := _overrides(unit.overrides)):
         hint = f"to remove them: systemctl revert {layout.unit_name(name)}; apply keeps them"
-        yield Drift("unit overrides", ", ".join(by_hand), name, hint)
+        yield Drift("unit overrides", ", ".join(by_hand), name, hint=hint)
 
 
 def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str, Any]) -> Iterator[Drift]:
@@ -155,7 +155,7 @@ def _origin(probe: Probe, plan: Plan, build: str, builders: tuple[str, ...]) -> 
         trusted = f"neither this host nor its builder {' or '.join(builders)}" if builders else "not this host"
         replace = f"systemctl stop {layout.unit_name(name)}; rm -r {layout.BUILDS}/{build}"
         yield Drift(
-            "build", f"{build} was built by {made}, {trusted}", name, f"on the host: {replace}; then rigup apply"
+            "build", f"{build} was built by {made}, {trusted}", name, hint=f"on the host: {replace}; then rigup apply"
         )
 
 
@@ -204,7 +204,7 @@ def _left_over(probe: Probe, plans: tuple[Plan, ...], disabled: tuple[str, ...])
             "not in the inventory",
             f"{layout.unit_name(name)} is {probe.active(name)}",
             name,
-            "run rigup apply --remove to stop and remove it; its weights and build stay until rigup prune",
+            hint="run rigup apply --remove to stop and remove it; its weights and build stay until rigup prune",
         )
 
 

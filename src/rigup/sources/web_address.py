@@ -12,10 +12,12 @@ LONGEST = 2000
 _PRINTABLE = re.compile(r"[!-~]+")
 
 
-def web_address(key: str, value: Any, hint: str, secret_hint: str, schemes: tuple[str, ...] = ("https", "http")) -> str:
+def web_address(
+    key: str, value: Any, *, hint: str, login_hint: str, schemes: tuple[str, ...] = ("https", "http")
+) -> str:
     """The URL in a setting, checked.
 
-    key: starts the messages. hint: what to write instead. secret_hint: where a user name and password belong.
+    key: starts the messages. hint: what to write instead. login_hint: where a user name and password belong.
     Raises InputError if the value is not a URL, or contains a user name, a password, a query or a fragment.
     """
     address = str(value)
@@ -32,7 +34,7 @@ def web_address(key: str, value: Any, hint: str, secret_hint: str, schemes: tupl
     if not _PRINTABLE.fullmatch(address) or len(address) > LONGEST or not valid or parts.scheme not in schemes:
         raise not_one
     if "@" in parts.netloc:
-        raise InputError(f"{key}: the URL contains a user name or password", secret_hint)
+        raise InputError(f"{key}: the URL contains a user name or password", login_hint)
     if parts.query or parts.fragment:
         raise InputError(f"{key}: the URL contains a query or a fragment", hint)
     return address

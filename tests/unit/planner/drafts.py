@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -39,6 +40,7 @@ def gguf_with_mtp() -> Candidate:
     return replace(asked, checkpoint=own)
 
 
+@cache
 def small_model() -> Model:
     """Qwen3-0.6B, as its config.json says."""
     config = Config(read_configs()["Qwen/Qwen3-0.6B"]["config"], "Qwen3-0.6B")

@@ -26,7 +26,9 @@ def said(tmp_path: Path, script: str, mode: int = 0o755) -> tuple[int, str]:
     [
         ('[ "$1" = --version ] && echo version 4711 >&2', 0, ""),
         ("echo version 12; echo more", 1, 'bin/server --version: expected "4711" in its output, got: version 12 more'),
-        ("echo 4711; exit 3", 1, 'bin/server --version: expected "4711" in its output, got: 4711'),
+        ("true", 1, 'bin/server --version: expected "4711" in its output, got: no output'),
+        ("echo 4711; exit 3", 1, "bin/server --version: exit status 3: 4711"),
+        ("kill -9 $$", 1, "bin/server --version: ended by SIGKILL: no output"),
         ("printf '\\377'", 1, 'bin/server --version: expected "4711" in its output, got: \ufffd'),
     ],
 )

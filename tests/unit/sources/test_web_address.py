@@ -64,7 +64,7 @@ def test_mirrors_of_images_have_none_either(address: str, tmp_path: Path) -> Non
 @given(st.text() | st.from_regex(r"https?://[!-~]{0,40}"))
 def test_any_text_is_an_address_or_one_error(text: str) -> None:
     try:
-        found = web_address("hub", text, "hint", "secret hint")
+        found = web_address("hub", text, hint="hint", login_hint="secret hint")
     except InputError as error:
         assert error.message.startswith("hub: ") and error.message.isprintable()
     else:

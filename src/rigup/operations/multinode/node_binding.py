@@ -53,7 +53,7 @@ def bind_nodes(
 
 def _node(host: str, network: HostNetwork, wanted: Network, lan_address: str | None) -> Node | Finding:
     if network.error:
-        return _finding("cannot read its network interfaces: " + network.error, "install iproute2 on the host")
+        return _finding("cannot read its network interfaces: " + network.error, hint="install iproute2 on the host")
     found = _address(host, network, wanted, lan_address)
     if isinstance(found, Finding):
         return found
@@ -62,7 +62,7 @@ def _node(host: str, network: HostNetwork, wanted: Network, lan_address: str | N
     if not holder.up:
         return _finding(
             f"{holder.name}, which has {found}, has no link",
-            f"check the cable; on the host: ip link show {holder.name}",
+            hint=f"check the cable; on the host: ip link show {holder.name}",
         )
     return Node(host=host, address=found, interface=holder.name, rdma_devices=network.rdma_devices(holder.name))
 
@@ -70,30 +70,30 @@ def _node(host: str, network: HostNetwork, wanted: Network, lan_address: str | N
 def _address(host: str, network: HostNetwork, wanted: Network, lan_address: str | None) -> str | Finding:
     if lan_address is not None and ":" in lan_address:
         return _finding(
-            f"lan_address {lan_address} is not an IPv4 address, which engines across hosts need", SAY % host
+            f"lan_address {lan_address} is not an IPv4 address, which engines across hosts need", hint=SAY % host
         )
     if lan_address is not None:
         return _held(
-            network, lan_address, f"lan_address {lan_address}", "set an address of the host, or remove lan_address"
+            network, lan_address, f"lan_address {lan_address}", hint="set an address of the host, or remove lan_address"
         )
     if wanted.subnet is not None:
         return _in_subnet(host, network, wanted.subnet)
     ssh = network.ssh_address.partition("%")[0].removeprefix("::ffff:")
     if not ssh:
-        return _finding("its address for the other hosts is unknown", SAY % host)
+        return _finding("its address for the other hosts is unknown", hint=SAY % host)
     try:
         address = ipaddress.IPv4Address(ssh)
     except ValueError:
-        return _finding(f"SSH reaches it at {ssh}, which is not an IPv4 address", SAY % host)
+        return _finding(f"SSH reaches it at {ssh}, which is not an IPv4 address", hint=SAY % host)
     if address.is_loopback:
-        return _finding(f"SSH reaches it at {ssh}, which other hosts cannot reach", SAY % host)
-    return _held(network, ssh, f"SSH reaches it at {ssh}, which", SAY % host)
+        return _finding(f"SSH reaches it at {ssh}, which other hosts cannot reach", hint=SAY % host)
+    return _held(network, ssh, f"SSH reaches it at {ssh}, which", hint=SAY % host)
 
 
-def _held(network: HostNetwork, address: str, what: str, hint: str) -> str | Finding:
+def _held(network: HostNetwork, address: str, what: str, *, hint: str) -> str | Finding:
     if network.holder(address) is not None:
         return address
-    return _finding(f"{what} is not an address of this host; it has {_all(network)}", hint)
+    return _finding(f"{what} is not an address of this host; it has {_all(network)}", hint=hint)
 
 
 def _in_subnet(host: str, network: HostNetwork, subnet: str) -> str | Finding:
@@ -107,13 +107,13 @@ def _in_subnet(host: str, network: HostNetwork, subnet: str) -> str | Finding:
     if not there:
         return _finding(
             f"none of its addresses is in rig.network.subnet {subnet}; it has {_all(network)}",
-            f"add an address in that subnet, or set lan_address of {host}",
+            hint=f"add an address in that subnet, or set lan_address of {host}",
         )
     if len(there) > 1:
         listed = " and ".join(f"{address} ({each.name})" for each, address in there)
         return _finding(
             f"more than one of its addresses is in rig.network.subnet {subnet}: {listed}",
-            f'choose one: ("{host}", {{"lan_address": "{there[0][1]}"}})',
+            hint=f'choose one: ("{host}", {{"lan_address": "{there[0][1]}"}})',
         )
     return there[0][1]
 
@@ -141,7 +141,7 @@ def _shared(nodes: list[Node]) -> dict[str, tuple[Finding, ...]]:
     for node in nodes:
         other = first.setdefault(node.address, node.host)
         if other != node.host:
-            found[node.host] = (_finding(f"{node.address} is also the address of {other}", SAY % node.host),)
+            found[node.host] = (_finding(f"{node.address} is also the address of {other}", hint=SAY % node.host),)
     return found
 
 
@@ -155,15 +155,15 @@ def _unlike(nodes: tuple[Node, ...], networks: Mapping[str, HostNetwork]) -> dic
     found = []
     if len({link.mtu for link in links.values()}) > 1:
         message = f"the MTU differs between the hosts: {per_host(lambda node: links[node.host].mtu)}"
-        found.append(_finding(message, "set the same MTU on all hosts; large packets are lost otherwise"))
+        found.append(_finding(message, hint="set the same MTU on all hosts; large packets are lost otherwise"))
     if len({link.speed_mbits for link in links.values() if link.speed_mbits}) > 1:
         message = f"the speed of the links differs: {per_host(lambda node: links[node.host].speed_mbits, ' Mb/s')}"
-        found.append(_finding(message, "use links of equal speed; the slowest limits all hosts"))
+        found.append(_finding(message, hint="use links of equal speed; the slowest limits all hosts"))
     if len({bool(node.rdma_devices) for node in nodes}) > 1:
         message = f"active RDMA devices: {per_host(lambda node: ' '.join(node.rdma_devices))}"
-        found.append(_finding(message, "enable RDMA on all hosts or on none"))
+        found.append(_finding(message, hint="enable RDMA on all hosts or on none"))
     return {nodes[0].host: tuple(found)} if found else {}
 
 
-def _finding(message: str, hint: str) -> Finding:
+def _finding(message: str, *, hint: str) -> Finding:
     return Finding(rule="host-network", message=message, hint=hint)

@@ -183,10 +183,16 @@ def send_file(host: Host, local: Path, path: str) -> None:
     if folder not in checked:
         script(host, f'{ROOTS_OWN}roots_own "$1"', folder, doing=f"sending {local.name}")
         checked.add(folder)
-    put_file(host, str(local), path, f"could not send {local.name}", "check the free disk space on the host: df -h")
+    put_file(
+        host,
+        str(local),
+        path,
+        problem=f"could not send {local.name}",
+        hint="check the free disk space on the host: df -h",
+    )
 
 
-def put_file(host: Host, content: str | IO[bytes], path: str, problem: str, hint: str) -> None:
+def put_file(host: Host, content: str | IO[bytes], path: str, *, problem: str, hint: str) -> None:
     """Writes a file as root. content: a path on this machine, or an open file. Raises HostFailed with these texts."""
     arguments: dict[str, Any] = {"_sudo": True} if uses_sudo(host) else {}
     if not host.put_file(content, path, **arguments):

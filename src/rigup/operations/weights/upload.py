@@ -103,7 +103,7 @@ def _sizes(host: Host, listing: str, files: list[dict[str, Any]]) -> list[int]:
 def _append(host: Host, part: str, size: int, data: bytes, path: str) -> None:
     chunk = f"{layout.JOBS}/weights.chunk"
     hint = "free disk space on the host and run the same command again"
-    remote.put_file(host, io.BytesIO(data), chunk, f"could not send {path}", hint)
+    remote.put_file(host, io.BytesIO(data), chunk, problem=f"could not send {path}", hint=hint)
     words = _as_worker(_APPEND, part, str(size))
     remote.script(host, _HAND_OVER, chunk, *words, doing=f"sending {path}", timeout=APPEND_SECONDS)
 

@@ -109,7 +109,7 @@ class _Trial:
                     step(name)
             except (HostFailed, ValueError, *CONNECTION_ERRORS) as error:
                 problem = error.message if isinstance(error, HostFailed) else f"{type(error).__name__}: {error}"
-                self._find(name, f"its network could not be tested: {problem}", "run the same command again")
+                self._find(name, f"its network could not be tested: {problem}", hint="run the same command again")
 
         gevent.joinall([gevent.spawn(guarded, name) for name in self.hosts], raise_error=True)
 
@@ -158,7 +158,7 @@ class _Trial:
                 where = f"{owner} at {address}, port {port} ({what})"
                 allow = f"allow {self.addresses[name]} in the firewall of {owner}"
                 hint = f"{allow}, or choose another network: lan_address, rig.network"
-                self._find(name, f"cannot reach {where}: {answer}", hint)
+                self._find(name, f"cannot reach {where}: {answer}", hint=hint)
 
     def stop(self, name: str) -> None:
         """Stops the listener."""
@@ -174,7 +174,7 @@ class _Trial:
         self.listening[name].update(own)
         for port, holder in others.items():
             what = f"port {port}, which the other hosts must reach, is in use by {holder}"
-            self._find(name, what, f"stop {holder}, or set join_port of the service")
+            self._find(name, what, hint=f"stop {holder}, or set join_port of the service")
         return [port for port in ports if port not in own and port not in others]
 
     def _wanted(self, name: str) -> dict[tuple[str, int], str]:
@@ -187,7 +187,7 @@ class _Trial:
         return wanted
 
     def _cannot_listen(self, name: str, port: int, what: str) -> None:
-        self._find(name, f"cannot listen on port {port}: {what}", "on the host: ss -ltnp")
+        self._find(name, f"cannot listen on port {port}: {what}", hint="on the host: ss -ltnp")
 
-    def _find(self, name: str, message: str, hint: str) -> None:
+    def _find(self, name: str, message: str, *, hint: str) -> None:
         self.findings[name].append(Finding(rule="host-network", message=message, hint=hint))

@@ -68,7 +68,7 @@ SHOWN: dict[str, tuple[Callable[[Console], Any], int]] = {
     "changes": (lambda console: summary.show_changes([HOST], console), 2),
     "results": (lambda console: summary.show_results([HOST], console), 1),
     "answers": (lambda console: summary.show_answers([HOST], SAID, console), 4),
-    "drift": (lambda console: diff.show_drift({SAID: (Drift(SAID, SAID, SAID, SAID),)}, console), 5),
+    "drift": (lambda console: diff.show_drift({SAID: (Drift(SAID, SAID, SAID, hint=SAID),)}, console), 5),
     "services": (lambda console: apply._how_to_look_around([HOST], PLANS, console), 3),
     "progress": (with_progress, 5),
     "bench": (lambda console: bench.show_result(MEASURED, console), 8),

@@ -135,7 +135,7 @@ def shown(console: Console) -> None:
     summary.show_changes([result()], console)
     summary.show_answers([result()], HOSTILE, console)
     summary.show_results([result()], console)
-    show_drift({HOSTILE: (Drift("config", HOSTILE, HOSTILE, HOSTILE),)}, console)
+    show_drift({HOSTILE: (Drift("config", HOSTILE, HOSTILE, hint=HOSTILE),)}, console)
     manifest = {"build": HOSTILE, "command": [HOSTILE], "environment": {"A": HOSTILE}}
     kept = (RetainedRelease("chat", 1, 0, False, True, {}), RetainedRelease("chat", 2, 0, True, True, manifest))
     show_releases("gpu1", {"chat": kept}, console)

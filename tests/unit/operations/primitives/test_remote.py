@@ -237,7 +237,7 @@ def test_a_file_is_sent_as_root_like_commands(of_inventory: bool | None, of_pyin
     host, arguments = LocalHost(), []
     host.data._sudo, host.state.config.SUDO = of_inventory, of_pyinfra
     host.put_file = lambda content, path, **more: arguments.append(more) or True  # type: ignore[attr-defined]
-    remote.put_file(host, "wheel", "/opt/wheel", "could not send wheel", "")
+    remote.put_file(host, "wheel", "/opt/wheel", problem="could not send wheel", hint="")
     assert arguments == [{"_sudo": True}]
 
 

@@ -22,7 +22,7 @@ VARIABLE = "RIGUP_RECORD_USE"
 NAMED = "named"
 
 Use = dict[str, set[str]]
-"""The functions that run, as "path function", by the test module that has them run."""
+"""The functions that run, as "path function", by the test that has them run."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -34,7 +34,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         sitecustomize.begin(item.nodeid)
         named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
         with (Path(folder) / NAMED).open("a") as file:
-            file.write("\t".join([item.nodeid.partition("::")[0], *sorted(named)]) + "\n")
+            file.write("\t".join([item.nodeid, *sorted(named)]) + "\n")
     return (yield)
 
 
@@ -42,39 +42,47 @@ def recorded(folder: Path) -> Use:
     """What the files of the recorder say."""
     found: Use = defaultdict(set)
     for path in sorted(folder.glob("*-*")):
-        module = ""
+        test = ""
         for line in path.read_text(errors="replace").splitlines():
             if line.startswith("# "):
-                module = line[2:].partition("::")[0]
-            elif module:
-                found[module].add(line.replace("\t", " "))
+                test = line[2:]
+            elif test:
+                found[test].add(line.replace("\t", " "))
     return found
 
 
 def named(folder: Path) -> dict[str, set[str]]:
-    """The subjects that the tests of each module name."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for line in (folder / NAMED).read_text().splitlines():
-        module, *subjects = line.split("\t")
-        found[module].update(subjects)
-    return found
+    """The subjects that each test names."""
+    rows = (line.split("\t") for line in (folder / NAMED).read_text().splitlines())
+    return {test: set(subjects) for test, *subjects in rows}
 
 
 def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str, list[str]]]:
-    """Test module, subject and functions, for each subject that a module uses and does not name."""
+    """Module, subject and functions, for each subject that tests of one module use and do not name.
+
+    What tests of a module that name the same use is taken together: one of them makes what the others go on with.
+    """
     subject_of = {file: subject for subject in {*PURPOSES, RUN} - {LAB} for file in files_of(subject)}
-    for module, subjects in sorted(named_by.items()):
+    road = {function for test, functions in use.items() if _module(test) == ROAD for function in functions}
+    together: dict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
+    for test, names in named_by.items():
+        together[_module(test), tuple(sorted(names))] |= use.get(test, set())
+    for (module, subjects), functions in sorted(together.items()):
         if not subjects or TOOLKIT in subjects:
             continue
         used: dict[str, list[str]] = defaultdict(list)
-        for function in sorted(use.get(module, set()) - use.get(ROAD, set())):
+        for function in sorted(functions - road):
             subject = subject_of.get(function.partition(" ")[0])
             if subject is not None:
                 used[subject].append(function)
         covered = {file for subject in subjects for file in files_of(subject)}
-        for subject, functions in used.items():
-            if missing := [function for function in functions if function.partition(" ")[0] not in covered]:
+        for subject, its_functions in used.items():
+            if missing := [function for function in its_functions if function.partition(" ")[0] not in covered]:
                 yield module, subject, missing
+
+
+def _module(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def main(words: Iterable[str]) -> int:

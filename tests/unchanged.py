@@ -1,12 +1,12 @@
 """Tests that are skipped while nothing they rest on has changed since they passed.
 
 A pytest plugin. `@pytest.mark.rests_on("driver", "docs/lab.md")` names subjects of tests/subjects.py, and files and
-folders of the checkout. The test's own module counts too, with the helpers that it imports and the files that they
-name, the lab where it boots machines, and the plans of the fleets that it applied (tests/applied_plans.py). A test on
-machines and a slow test rest on the whole toolkit where they name nothing.
+folders of the checkout. The test's own module counts too, and of it and of every module named the helpers that it
+imports and the files that they name; the lab where it boots machines; and the plans of the fleets that it applied
+(tests/applied_plans.py). A test on machines and a slow test rest on the whole toolkit where they name nothing.
 
-When a test passes, what it rested on before the run is recorded in the cache. The marked tests of one module go on
-from one another, so they are skipped all together or not at all. The end of the run lists what was skipped, and why.
+When a test passes, what it rested on before the run is recorded in the cache. The tests of a module that name the same
+go on from one another, so they are skipped all together or not at all. The end of the run lists what was skipped.
 `--everything` skips no test. Records travel: `python -m tests.unchanged export FILE` and `import FILE`.
 """
 
@@ -83,13 +83,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)  # what -m and -k leave out does not count
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    of_module: dict[Path, list[pytest.Item]] = defaultdict(list)
+    of_module: dict[tuple[Path, tuple[str, ...]], list[pytest.Item]] = defaultdict(list)
     marked = [item for item in items if _subjects(item)]
     planner = digest(PLANNER, config.rootpath) if marked else ""
     for item in marked:
         # before the first test: files may change while the tests run
         item.stash[BEFORE] = Record(item.nodeid, _digest_of(item), planner)
-        of_module[item.path].append(item)
+        of_module[item.path, _subjects(item)].append(item)
     if config.getoption("--everything"):
         return
     recorded = {item.nodeid: record_of(item.nodeid) for item in marked}
@@ -181,7 +181,8 @@ def _digest_of(item: pytest.Item) -> str:
 @cache
 def _digest(subjects: tuple[str, ...], module: Path, root: Path) -> str:
     named = {path for subject in subjects for path in paths_of(subject)}
-    return digest(sorted({*named, *EVERY_TEST, *helpers_of(module, root)}), root)
+    modules = [module, *(root / subject for subject in subjects if subject.endswith(".py"))]
+    return digest(sorted({*named, *EVERY_TEST, *(path for each in modules for path in helpers_of(each, root))}), root)
 
 
 def _path_of(test: str) -> Path:

@@ -17,35 +17,76 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = "benchmarks"
 
 
 class Form(NamedTuple):
-    """A benchmark and its words beside --smallest; FOLDER is a new one. rows: what rows of its table begin with."""
+    """A benchmark and its words beside --smallest; FOLDER is a new one.
+
+    rows: what rows of its table begin with. subjects: what it measures (tests/subjects.py).
+    """
 
     program: str
     words: str
     rows: tuple[str, ...]
+    subjects: tuple[str, ...]
     lab: bool = False
 
 
 FORMS = (
-    Form("plan", "", ("import", "example systems", "100 hosts in 100 groups", "37 models on 8x H200")),
-    Form("gateway", "", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "requests": ',)),
-    Form("gateway", "--latency", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "direct_ms": ',)),
-    Form("gateway", "--many", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "mib": ',)),
-    Form("llama_cpp_versions", "b11434", ("llama.cpp b11434: llama-server of ",)),
-    Form("first_start", "", ("| first |", "| second |", "| after an upgrade |", "| after a rollback |")),
     Form(
-        "weights", "--single", ("| curl --parallel |", "| rigup |", "| hf download |", "| curl, then one hash of all |")
+        "plan", "", ("import", "example systems", "100 hosts in 100 groups", "37 models on 8x H200"), ("the planner",)
     ),
-    Form("cuda_compile", "/usr/local/cuda", ("| the rig's architecture (RTX 3090) |", "| upstream's default arch")),
-    Form("gpu_pack", "FOLDER", ("FOLDER: ",)),
-    Form("weights", "", ("| one host by itself |", "| 2 hosts, shared |", "| 2 hosts, each from the hub |"), lab=True),
-    Form("first_day", "", ("| install |", "| what fits |", "| machines |", "| lab down |"), lab=True),
-    Form("noop", "--rtt 2", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), lab=True),
-    Form("noop", "--first", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), lab=True),
-    Form("noop", "--fleet 10", ("| diff | 1 |", "| diff | 10 |", "| status | 1 |", "| status | 10 |"), lab=True),
-    Form("first_apply", "", ("| in turn |",), lab=True),
+    Form("gateway", "", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "requests": ',), ("gateways",)),
+    Form("gateway", "--latency", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "direct_ms": ',), ("gateways",)),
+    Form("gateway", "--many", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "mib": ',), ("gateways",)),
+    Form("llama_cpp_versions", "b11434", ("llama.cpp b11434: llama-server of ",), ("builds from source",)),
+    Form(
+        "first_start",
+        "",
+        ("| first |", "| second |", "| after an upgrade |", "| after a rollback |"),
+        ("environments",),
+    ),
+    Form(
+        "weights",
+        "--single",
+        ("| curl --parallel |", "| rigup |", "| hf download |", "| curl, then one hash of all |"),
+        ("weights",),
+    ),
+    Form(
+        "cuda_compile",
+        "/usr/local/cuda",
+        ("| the rig's architecture (RTX 3090) |", "| upstream's default arch"),
+        ("builds from source",),
+    ),
+    Form("gpu_pack", "FOLDER", ("FOLDER: ",), ("bin/gpu-check",)),
+    Form(
+        "weights",
+        "",
+        ("| one host by itself |", "| 2 hosts, shared |", "| 2 hosts, each from the hub |"),
+        ("the run", "weights"),
+        lab=True,
+    ),
+    Form(
+        "first_day",
+        "",
+        ("| install |", "| what fits |", "| machines |", "| lab down |"),
+        ("the run", "drift and status", "locking"),
+        lab=True,
+    ),
+    Form("noop", "--rtt 2", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), ("the run", "driver"), lab=True),
+    Form("noop", "--first", ("| ssh |", "| rigup |", "| pyinfra -y |", "| pyinfra |"), ("the run", "driver"), lab=True),
+    Form(
+        "noop",
+        "--fleet 10",
+        ("| diff | 1 |", "| diff | 10 |", "| status | 1 |", "| status | 10 |"),
+        ("the run", "drift and status", "driver"),
+        lab=True,
+    ),
+    Form("first_apply", "", ("| in turn |",), ("the run", "driver"), lab=True),
     Form(
         "rolling",
         "",
@@ -57,6 +98,7 @@ FORMS = (
             "| the only gateway is killed |",
             "| plain `systemctl restart`, host by host |",
         ),
+        ("the run", "gateways", "rollback", "rollouts"),
         lab=True,
     ),
 )
@@ -64,11 +106,10 @@ ELSEWHERE = {
     "bench_client": "tests/slow/test_bench_client.py",
     "gpu_check": "tests/unit/test_gpu_check.py",  # and tests/lab/driver/test_whole_gpu_check.py, with the lab's cards
     "gpu_moe": "tests/lab/driver/test_whole_gpu_check.py",  # as far as to say that there is no torch
-    "rolling_client": "benchmarks/rolling.py",  # which runs it on a machine
+    "rolling_client": f"{BENCHMARKS}/rolling.py",  # which runs it on a machine
 }
 """What runs the others, as far as they go without a GPU."""
 
-ROOT = Path(__file__).parents[2]
 MAIN = re.compile(r'^if __name__ == "__main__":', re.MULTILINE)
 SECONDS = 1500
 # What stands for CMake and Ninja: there are three CUDA sources, and each is compiled at once.
@@ -78,31 +119,35 @@ PROGRAMS = {
 }
 
 
+def module_of(name: str) -> str:
+    """Where it begins, from the root."""
+    path = f"{BENCHMARKS}/{name}.py"
+    return path if (ROOT / path).exists() else f"{BENCHMARKS}/{name}/__main__.py"
+
+
 def program_of(name: str) -> list[str]:
     """How docs/performance.md types it."""
-    script = ROOT / f"benchmarks/{name}.py"
-    as_script = script.exists() and "sys.path.insert" in script.read_text()
-    return [str(script)] if as_script else ["-m", f"benchmarks.{name}"]
+    script = ROOT / module_of(name)
+    return [str(script)] if "sys.path.insert" in script.read_text() else ["-m", f"{BENCHMARKS}.{name}"]
+
+
+def parameters(form: Form) -> ParameterSet:
+    """It rests on its own module, with what that imports, and on what it measures."""
+    marks = [pytest.mark.rests_on(module_of(form.program), *form.subjects), *([pytest.mark.lab] if form.lab else [])]
+    return pytest.param(form, id=f"{form.program} {form.words}".strip(), marks=marks)
 
 
 def test_every_benchmark_has_a_row() -> None:
-    sources = (ROOT / "benchmarks").rglob("*.py")
+    sources = (ROOT / BENCHMARKS).rglob("*.py")
     programs = [path for path in sources if MAIN.search(path.read_text())]
-    names = {path.stem if path.parent.name == "benchmarks" else path.parent.name for path in programs}
+    names = {path.stem if path.parent.name == BENCHMARKS else path.parent.name for path in programs}
     assert names == {form.program for form in FORMS} | set(ELSEWHERE)
     for name, runs_it in ELSEWHERE.items():
         assert re.search(name.replace("_", "[_-]"), (ROOT / runs_it).read_text()), f"{runs_it} does not name {name}"
 
 
 @pytest.mark.slow
-@pytest.mark.rests_on("benchmarks", "the run", "gateways", "weights", "builds from source", "rollouts")
-@pytest.mark.parametrize(
-    "form",
-    [
-        pytest.param(form, id=f"{form.program} {form.words}".strip(), marks=[pytest.mark.lab] if form.lab else [])
-        for form in FORMS
-    ],
-)
+@pytest.mark.parametrize("form", map(parameters, FORMS))
 def test_its_smallest_form_runs_to_its_end(form: Form, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     if form.lab:
         request.getfixturevalue("labs_can_run")

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 DRAIN = "src/rigup/run/gateways/drains.py drained"
 FETCH = "src/rigup/operations/weights/checkpoint.py _fetch"
 IT = "tests/lab/test_it.py"
+TEST = f"{IT}::test_that_plans"
 
 
 @pytest.mark.parametrize(
@@ -31,17 +32,17 @@ IT = "tests/lab/test_it.py"
 def test_what_a_test_uses_beyond_the_road_has_a_name(
     used: set[str], named: set[str], found: list[tuple[str, str, list[str]]]
 ) -> None:
-    assert list(unnamed({IT: used, ROAD: {FETCH}}, {IT: named})) == found
+    assert list(unnamed({TEST: used, f"{ROAD}::test": {FETCH}}, {TEST: named})) == found
 
 
 def test_the_recorder_writes_down_what_a_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = {**os.environ, VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT / "tests/recording")}
-    environment["PYTEST_CURRENT_TEST"] = f"{IT}::test_that_plans (call)"
+    environment["PYTEST_CURRENT_TEST"] = f"{TEST} (call)"
     words = [sys.executable, "-c", "from rigup.gateway.responses import error; error(429)"]
     subprocess.run(words, env=environment, capture_output=True, check=True)
-    assert "src/rigup/gateway/responses.py error" in recorded(tmp_path)[IT]
-    (tmp_path / "named").write_text(f"{IT}\tweights\n")
+    assert "src/rigup/gateway/responses.py error" in recorded(tmp_path)[TEST]
+    (tmp_path / "named").write_text(f"{TEST}\tweights\n")
     assert main([str(tmp_path)]) == 1
     assert f'{IT}: uses "gateways" and does not name it: src/rigup/gateway/' in capsys.readouterr().out
-    (tmp_path / "named").write_text(f"{IT}\tgateways\n")
+    (tmp_path / "named").write_text(f"{TEST}\tgateways\n")
     assert main([str(tmp_path)]) == 0

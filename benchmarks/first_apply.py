@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import first_apply_others as others  # noqa: E402
 from benchmarks import smallest  # noqa: E402
-from benchmarks.weights import INSTANCES, Folders  # noqa: E402
+from benchmarks.weights import INSTANCES  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
 from rigup.errors import RigupError  # noqa: E402
 from rigup.lab import demo_model  # noqa: E402
@@ -136,7 +136,7 @@ BESIDE = ("weights", "environment", "image")
 @contextmanager
 def stand_in(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
     """Machines with simulated GPUs; and the bytes of a file of their weights."""
-    with made_site(Folders(folder), f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
+    with made_site(folder, f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD, weights_sharing=False)
         entries = [host.machine.inventory for host in fleet.hosts]

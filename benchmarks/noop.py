@@ -64,18 +64,6 @@ class Contender:
         self.cpu.append(cpu)
 
 
-class Folders:
-    """pytest's factory of temporary folders, as far as the fleet needs it."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def mktemp(self, name: str) -> Path:
-        """A folder of that name."""
-        (self.root / name).mkdir()
-        return self.root / name
-
-
 def main() -> int:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -90,7 +78,7 @@ def main() -> int:
     os.environ["PYTHONPYCACHEPREFIX"] = str(cache_folder() / "benchmarks/compiled")
     with (
         tempfile.TemporaryDirectory() as folder,
-        made_site(Folders(Path(folder)), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,
+        made_site(Path(folder), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,
     ):
         return (first if args.first else measure)(GpuFleet(*site), args)
 

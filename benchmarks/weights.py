@@ -31,7 +31,6 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import smallest  # noqa: E402
 from rigup.lab.hub.content import commit_id  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
-from rigup.lab.lab import Lab  # noqa: E402
 from rigup.lab.network import network  # noqa: E402
 from rigup.lab.network.addresses import machine_namespace, namespace  # noqa: E402
 from rigup.lab.process import run  # noqa: E402
@@ -42,20 +41,6 @@ from tests.lab.fleet_fixtures import made_site  # noqa: E402
 SECONDS = 3600
 PROGRAMS = ROOT / "src/rigup/programs"
 INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
-
-
-class Folders:
-    """pytest's factory of temporary folders, as far as the fleet needs it. made: every folder, by name."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.made: list[Path] = []
-
-    def mktemp(self, name: str) -> Path:
-        """A new folder."""
-        folder = Path(tempfile.mkdtemp(prefix=name, dir=self.root))
-        self.made.append(folder)
-        return folder
 
 
 def main() -> int:
@@ -73,16 +58,11 @@ def main() -> int:
     if args.single:
         return single(args)
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
-    name = f"weights{os.getpid()}"
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            folders = Folders(Path(folder))
-            with made_site(folders, name, hosts=args.hosts, disk="8g") as site:
-                return measure(Fleet(*site), folders.made[2], args)
-    finally:
-        for lab in Lab.all():  # what came up of a lab that did not come up whole
-            if lab.record.name == name:
-                lab.down()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        made_site(Path(folder), f"weights{os.getpid()}", hosts=args.hosts, disk="8g") as site,
+    ):
+        return measure(Fleet(*site), Path(folder) / "served", args)
 
 
 def measure(fleet: Fleet, served: Path, args: argparse.Namespace) -> int:

@@ -51,7 +51,7 @@ def machine(lab: Lab) -> Iterator[Machine]:
 @pytest.fixture(scope="session")
 def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """Two booted machines, a hub with a small checkpoint, a fleet folder whose lock pins it and the engine, a cache."""
-    with made_site(tmp_path_factory, f"fleet{os.getpid()}", hosts=2) as made:
+    with made_site(tmp_path_factory.mktemp("site"), f"fleet{os.getpid()}", hosts=2) as made:
         yield made
 
 

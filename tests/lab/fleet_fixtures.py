@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from rigup.cache import cache_folder
 from rigup.lab.hub.content import commit_id
@@ -20,12 +20,6 @@ from rigup.settings import CONTROLLER
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
 SomeFleet = TypeVar("SomeFleet", bound=Fleet)
-
-
-class Folders(Protocol):
-    """pytest's factory of temporary folders, as far as a fleet needs it; benchmarks have one of their own."""
-
-    def mktemp(self, name: str, /) -> Path: ...
 
 
 @contextmanager
@@ -40,12 +34,13 @@ def made_lab(name: str, **options: Any) -> Iterator[Lab]:
 
 
 @contextmanager
-def made_site(tmp_path_factory: Folders, name: str, **options: Any) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
+def made_site(folder: Path, name: str, **options: Any) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """A lab of that name (`options` as `Lab.up` takes them) with everything that a fleet needs; gone after it.
 
-    The engine is a stand-in, the checkpoint small, the cache the fleet's own.
+    The engine is a stand-in, the checkpoint small. The folder gets the fleet's own, its cache, and what its hub serves.
     """
-    root, cache, served = (tmp_path_factory.mktemp(name) for name in ("fleet", "cache", "served"))
+    root, cache, served = (folder / name for name in ("fleet", "cache", "served"))
+    root.mkdir()
     archive = engine_archive()
     engine = hashlib.sha256(archive).hexdigest()
     sources = cache / "rigup/sources"

@@ -130,7 +130,7 @@ def _admin(command: str) -> str:
 
 @pytest.fixture(scope="module")
 def applied(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayFleet]:
-    with made_site(tmp_path_factory, "gateway", hosts=3) as site:
+    with made_site(tmp_path_factory.mktemp("site"), "gateway", hosts=3) as site:
         fleet = GatewayFleet(*site)
         fleet.describe_gateway()
         run = fleet.apply(seconds=400)

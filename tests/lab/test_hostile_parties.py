@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locki
 @pytest.fixture(scope="module")
 def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parties]:
     """Two machines with a hub, and nothing on them yet."""
-    with made_site(tmp_path_factory, f"parties{os.getpid()}", hosts=2, disk="3g") as made:
+    with made_site(tmp_path_factory.mktemp("site"), f"parties{os.getpid()}", hosts=2, disk="3g") as made:
         parties = Parties(*made)
         yield parties
         parties.end_runs()

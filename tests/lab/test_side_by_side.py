@@ -39,18 +39,6 @@ FOR_WEIGHTS_AND_BUILD_MIB = 2 * 1024 + 36
 """What both need, and 12 MiB: enough for the lab's small packages of the driver, not for a compiler."""
 
 
-class Folders:
-    """pytest's factory of temporary folders, with known names."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-
-    def mktemp(self, name: str) -> Path:
-        """A folder of that name."""
-        (self.root / name).mkdir()
-        return self.root / name
-
-
 class TwoServices(Installed):
     """A fleet whose host serves one model by each stand-in engine."""
 
@@ -86,8 +74,7 @@ class TwoServices(Installed):
 @pytest.fixture(scope="module")
 def made(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoServices]:
     """One machine, and what both engines are made of."""
-    folder = tmp_path_factory.mktemp("three")
-    with made_site(Folders(folder), f"three{os.getpid()}", hosts=1) as site:  # type: ignore[arg-type]
+    with made_site(tmp_path_factory.mktemp("site"), f"three{os.getpid()}", hosts=1) as site:
         fleet = TwoServices(*site)
         provide(fleet.root, fleet.cache, fleet.served)
         fleet.describe_both()

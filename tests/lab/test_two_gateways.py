@@ -110,7 +110,7 @@ def device(host: Host) -> str:
 
 @pytest.fixture(scope="module")
 def applied(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoGateways]:
-    with made_site(tmp_path_factory, "twogw", hosts=3) as site:
+    with made_site(tmp_path_factory.mktemp("site"), "twogw", hosts=3) as site:
         fleet = TwoGateways(*site)
         fleet.describe_gateways()
         run = fleet.apply(seconds=400)

@@ -70,7 +70,7 @@ def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The pair, with a first release that both serve."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        made_site(tmp_path_factory, f"pair{os.getpid()}", hosts=2) as made,
+        made_site(tmp_path_factory.mktemp("site"), f"pair{os.getpid()}", hosts=2) as made,
     ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield made

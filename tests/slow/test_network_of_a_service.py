@@ -69,7 +69,7 @@ def listen(host: Host, port: int, unit: str) -> None:
 
 @pytest.fixture(scope="module")
 def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
-    with made_site(tmp_path_factory, f"peers{os.getpid()}", hosts=3) as made:
+    with made_site(tmp_path_factory.mktemp("site"), f"peers{os.getpid()}", hosts=3) as made:
         yield made
 
 

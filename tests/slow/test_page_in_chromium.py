@@ -63,7 +63,7 @@ def tab() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """Two machines with four cards each; the service was applied twice, and was measured."""
-    with made_site(tmp_path_factory, LAB, hosts=2, rig=RIG) as site:
+    with made_site(tmp_path_factory.mktemp("site"), LAB, hosts=2, rig=RIG) as site:
         made = GpuFleet(*site)
         for context in (4096, 8192):
             describe(made, context)

@@ -28,7 +28,7 @@ def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """The machines, with a build of the engine in the controlling machine's cache."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        made_site(tmp_path_factory, f"roll{os.getpid()}", hosts=MACHINES) as made,
+        made_site(tmp_path_factory.mktemp("site"), f"roll{os.getpid()}", hosts=MACHINES) as made,
     ):
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         fleet = Fleet(*made)

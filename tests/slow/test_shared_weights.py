@@ -64,7 +64,7 @@ class SharingFleet(Fleet):
 @pytest.fixture(scope="module")
 def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharingFleet]:
     """Four machines, fitted out by the first apply, in which all of them got the weights together."""
-    with made_site(tmp_path_factory, f"sharing{os.getpid()}", hosts=HOSTS, disk="3g") as made:
+    with made_site(tmp_path_factory.mktemp("site"), f"sharing{os.getpid()}", hosts=HOSTS, disk="3g") as made:
         fleet = SharingFleet(*made)
         fleet.share()
         fleet.first = fleet.apply()  # type: ignore[attr-defined]

@@ -20,7 +20,7 @@ settings.register_profile("thorough", max_examples=150, deadline=None, suppress_
 settings.load_profile("brief")
 
 # The only folders that bin/test collects for tests with these marks.
-FOLDERS = {"lab": "lab", "hypothesis": "unit", "alone": "slow", "cuda_wheels": "slow"}
+FOLDERS = {"lab": "lab", "hypothesis": "unit", "alone": "slow", "rare": "slow"}
 
 
 class FilesTogether(LoadScopeScheduling):

@@ -1,4 +1,8 @@
-"""The main job with the pinned llama.cpp from source and a real model; only the hub is a stand-in."""
+"""The main job with the pinned llama.cpp from source, compiled as a user's is, and a real model; the hub is a stand-in.
+
+Its compile takes 22 minutes of processor. Quick builds, and what the default build is configured with, are tested in
+every run: tests/slow/test_lab_whole.py, tests/slow/test_cuda_build.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from rigup.lab import demo_model
 from tests.lab.fleet import Fleet
 from tests.lab.fleet_fixtures import made_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("llama.cpp's package", "builds from source")]
+pytestmark = [pytest.mark.slow, pytest.mark.rare, pytest.mark.lab]
 COLD_SECONDS = 2400
 
 

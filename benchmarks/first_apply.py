@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks import first_apply_others as others  # noqa: E402
-from benchmarks import smallest  # noqa: E402
+from benchmarks import noop_fleet, smallest  # noqa: E402
 from benchmarks.weights import INSTANCES  # noqa: E402
 from rigup.cache import cache_folder  # noqa: E402
 from rigup.errors import RigupError  # noqa: E402
@@ -45,7 +45,7 @@ from rigup.units import seconds_text  # noqa: E402
 from tests import tiny_minimax_m2 as tiny  # noqa: E402
 from tests.lab.fleet import FILE_BYTES, Fleet  # noqa: E402
 from tests.lab.fleet_fixtures import made_lab, made_site  # noqa: E402
-from tests.lab.gpu_fleet import OLD, RIG, GpuFleet  # noqa: E402
+from tests.lab.gpu_fleet import RIG, GpuFleet  # noqa: E402
 from tests.slow.vllm_fleet import made_vllm_fleet  # noqa: E402
 
 SECONDS = 3600
@@ -79,7 +79,9 @@ def main() -> int:
     parser.add_argument("--quick-build", action="store_true", help="for llama.cpp")
     parser.add_argument("--only", default="beside,turn", help=f"of {', '.join(CONTENDERS)}")
     parser.add_argument("--all", action="store_true", help="what docs/performance.md reports, one after another")
-    args = smallest.arguments(parser, "--hosts 1 --weights-s 1 --only turn")  # beside is the same without IN_TURN
+    parser.add_argument("--no-gpus", action="store_true", help="for the stand-in: no driver, which takes minutes")
+    # beside is the same without IN_TURN
+    args = smallest.arguments(parser, "--hosts 1 --weights-s 1 --only turn --no-gpus")
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     series = [(words, parser.parse_args(words.split())) for words in SERIES] if args.all else [("", args)]
     return max(measure(*each) for each in series)
@@ -135,12 +137,12 @@ BESIDE = ("weights", "environment", "image")
 
 @contextmanager
 def stand_in(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
-    """Machines with simulated GPUs; and the bytes of a file of their weights."""
-    with made_site(folder, f"first{os.getpid()}", hosts=args.hosts, rig=RIG) as site:
+    """Machines, by default with simulated GPUs; and the bytes of a file of their weights."""
+    with made_site(folder, f"first{os.getpid()}", hosts=args.hosts, rig=None if args.no_gpus else RIG) as site:
         fleet = GpuFleet(*site)
-        fleet.describe_gpus(OLD, weights_sharing=False)
-        entries = [host.machine.inventory for host in fleet.hosts]
-        (fleet.root / "inventories/rehearsal.py").write_text(f"boxes = {entries!r}\n")
+        noop_fleet.describe(fleet, [host.machine.inventory for host in fleet.hosts], not args.no_gpus)
+        with (fleet.root / "group_data/boxes.py").open("a") as file:
+            file.write("weights_sharing = False\n")
         yield fleet, FILE_BYTES
 
 

@@ -73,12 +73,14 @@ def main() -> int:
     parser.add_argument("--only", default="ssh,rigup,pyinfra,ansible")
     parser.add_argument("--fleet", type=int, default=0)
     parser.add_argument("--first", action="store_true")
-    args = smallest.arguments(parser, "--hosts 1 --rounds 1 --only ssh,rigup,pyinfra")
+    parser.add_argument("--no-gpus", action="store_true", help="and so without a driver, which takes minutes")
+    args = smallest.arguments(parser, "--hosts 1 --rounds 1 --only ssh,rigup,pyinfra --no-gpus")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PYTHONPYCACHEPREFIX"] = str(cache_folder() / "benchmarks/compiled")
+    rig = None if args.no_gpus else noop_fleet.RIG
     with (
         tempfile.TemporaryDirectory() as folder,
-        made_site(Path(folder), f"noop{os.getpid()}", hosts=args.hosts, rig=noop_fleet.RIG) as site,
+        made_site(Path(folder), f"noop{os.getpid()}", hosts=args.hosts, rig=rig) as site,
     ):
         return (first if args.first else measure)(GpuFleet(*site), args)
 
@@ -86,7 +88,7 @@ def main() -> int:
 def first(fleet: GpuFleet, args: argparse.Namespace) -> int:
     """The first apply of machines that have Debian's and NVIDIA's packages, and nothing of rigup's."""
     hosts = [host.machine.inventory for host in fleet.hosts]
-    noop_fleet.describe(fleet, hosts)
+    noop_fleet.describe(fleet, hosts, not args.no_gpus)
     fleet.rigup("apply", "--yes", "--reboot", seconds=FIRST_SECONDS)
     chosen = contenders(fleet, hosts, ["ssh", "rigup", "pyinfra"])
     for _ in range(args.rounds):
@@ -103,16 +105,16 @@ def first(fleet: GpuFleet, args: argparse.Namespace) -> int:
 def measure(fleet: GpuFleet, args: argparse.Namespace) -> int:
     """Everything, on a fleet of bare machines."""
     hosts = [host.machine.inventory for host in fleet.hosts]
-    noop_fleet.describe(fleet, hosts)
+    noop_fleet.describe(fleet, hosts, not args.no_gpus)
     began = time.perf_counter()
     for _ in range(3):  # the first makes everything; the others ask what only a finished host is asked
         fleet.rigup("apply", "--yes", "--reboot", seconds=FIRST_SECONDS)
     print(f"first apply and two more: {time.perf_counter() - began:.1f} s", file=sys.stderr)
     if args.fleet:
-        return many(fleet, hosts, args.fleet)
+        return many(fleet, hosts, args)
     if args.rtt:
         hosts = [distant(fleet, index, args.rtt / 2000) for index in range(len(hosts))]
-        noop_fleet.describe(fleet, hosts)
+        noop_fleet.describe(fleet, hosts, not args.no_gpus)
     chosen = contenders(fleet, hosts, args.only.split(","))
     for contender in chosen:  # caches are filled and connections known before anything counts
         contender.run()
@@ -192,17 +194,17 @@ def table(contenders: list[Contender], args: argparse.Namespace, what: str = "")
     return "\n".join(rows)
 
 
-def many(fleet: GpuFleet, hosts: list[Host], most: int) -> int:
+def many(fleet: GpuFleet, hosts: list[Host], args: argparse.Namespace) -> int:
     """What diff and status cost the controlling machine, by the number of hosts."""
     print("| | hosts | wall s | controller CPU s | MiB |\n|---|---|---|---|---|")
     for verb in ("diff", "status"):
         for count in (1, 10, 50, 100, 200):
-            if count > most:
+            if count > args.fleet:
                 break
             # Machines are there under their own names, too: one of them is the builder.
             others = [(f"n{number}", hosts[number % len(hosts)][1]) for number in range(len(hosts), count)]
             named = [*hosts, *others][:count]
-            noop_fleet.describe(fleet, named)
+            noop_fleet.describe(fleet, named, not args.no_gpus)
             words = [sys.executable, "-c", noop_fleet.SPENT, sys.executable, "-m", "rigup", verb, "--json"]
             done = subprocess.run(words, cwd=fleet.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             if done.returncode:

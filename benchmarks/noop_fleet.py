@@ -34,10 +34,12 @@ sys.exit(code)
 PACKAGES = ("ca-certificates", "curl", "python3", "libgomp1")
 
 
-def describe(fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any]]]) -> None:
-    """Writes the fleet's files: these hosts, all of them with the same rig and service."""
-    fleet.describe(gpus=[0])
-    fleet.describe_gpus(OLD, {"power_limit_w": 300})
+def describe(fleet: GpuFleet, hosts: list[tuple[str, dict[str, Any]]], gpus: bool = True) -> None:
+    """Writes the fleet's files: these hosts, all of them with the same rig and service. gpus: whether they have any."""
+    if gpus:
+        fleet.describe_gpus(OLD, {"power_limit_w": 300})
+    else:
+        fleet.describe()
     (fleet.root / "inventories/rehearsal.py").write_text(f"boxes = {hosts!r}\n")
 
 

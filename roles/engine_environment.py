@@ -11,7 +11,9 @@ from rigup.settings import Builder, PackageSource
 # the build job sees no GPU: a CUDA build's command line needs one, importing it does not
 VLLM_IMPORT = {
     "cuda": "import torch, vllm; print(vllm.__version__)",
-    "cpu": "import torch, vllm, vllm._C; print(vllm.__version__)",
+    # of its three sets of kernels, vLLM loads the one for this processor; what it cannot load it only warns of
+    "cpu": "import torch, vllm; from vllm.platforms import current_platform; current_platform.import_kernels(); "
+    "torch.ops._C.silu_and_mul; print(vllm.__version__)",
 }
 VLLM_SCRIPT = "import pathlib, sys; print(pathlib.Path(sys.prefix, 'bin/vllm').read_text())"
 # importing the server's arguments loads no kernel and so needs no GPU

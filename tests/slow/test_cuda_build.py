@@ -1,4 +1,4 @@
-"""llama.cpp's CUDA build, as planned, by the real CUDA 13 compiler: configured, and real CUDA sources compiled.
+"""llama.cpp's CUDA build, as planned, by the real CUDA 13 compiler: configured, and a real CUDA source compiled.
 
 The compiler comes from Python packages instead of NVIDIA's apt repository, so its folder differs, and there is no
 driver library to link: what is compiled is objects. Nothing is run; there is no GPU here.
@@ -36,7 +36,7 @@ CARDS = {
     "12.0": "RTX PRO 6000 Blackwell Workstation Edition",
     "12.1": "GB10",
 }
-SOURCES = ("argmax.cu", "norm.cu", "softmax.cu")
+SOURCES = ("norm.cu",)
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> str:

@@ -29,7 +29,7 @@ def run(engine: Engine, level: Level, report: Callable[[dict[str, Any]], None] =
 def when_sent(engine: Engine, outcome: LevelResult) -> None:
     """Each token arrived after the mock sent it, and nearly each before the mock looked at its clock again.
 
-    A packet on loopback has a time as soon as it is sent, but where a processor is busy with others, a few wait for one.
+    A packet on loopback has a time when it is sent, but while the processors are busy with others, a few packets wait.
     """
     times = engine.times()
     late = []

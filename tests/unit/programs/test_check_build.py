@@ -28,7 +28,8 @@ def said(tmp_path: Path, script: str, mode: int = 0o755) -> tuple[int, str]:
         ("echo version 12; echo more", 1, 'bin/server --version: expected "4711" in its output, got: version 12 more'),
         ("true", 1, 'bin/server --version: expected "4711" in its output, got: no output'),
         ("echo 4711; exit 3", 1, "bin/server --version: exit status 3: 4711"),
-        ("kill -9 $$", 1, "bin/server --version: ended by SIGKILL: no output"),
+        ("kill -9 $$", 1, "bin/server --version: ended by signal 9 (Killed): no output"),
+        ("kill -40 $$", 1, "bin/server --version: ended by signal 40 (Real-time signal 6): no output"),
         ("printf '\\377'", 1, 'bin/server --version: expected "4711" in its output, got: \ufffd'),
     ],
 )

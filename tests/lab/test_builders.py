@@ -134,7 +134,7 @@ def test_a_recorded_build_is_tried_by_the_worker_in_a_sandbox_before_it_is_used(
     record(pair, builder, build, script, tmp_path)
 
     run = pair.apply("--limit", other.name)
-    assert re.search(rf'\b{builder.name} .*"11434".*: rigup\b', run.text)
+    assert re.search(rf"\b{builder.name} .*llama-server --version: .*: rigup\b", run.text)
     assert run.text.count("Read-only file system") >= 2
     assert not other.says(f"test -e /opt/rigup/touched || test -e /etc/touched || test -e {RAN}")
     assert other.answers()

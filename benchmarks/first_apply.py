@@ -138,7 +138,9 @@ BESIDE = ("weights", "environment", "image")
 @contextmanager
 def stand_in(folder: Path, args: argparse.Namespace) -> Iterator[tuple[Fleet, int]]:
     """Machines, by default with simulated GPUs; and the bytes of a file of their weights."""
-    with made_site(folder, f"first{os.getpid()}", hosts=args.hosts, rig=None if args.no_gpus else RIG) as site:
+    with made_site(
+        folder, f"first{os.getpid()}", packages=(), hosts=args.hosts, rig=None if args.no_gpus else RIG
+    ) as site:
         fleet = GpuFleet(*site)
         noop_fleet.describe(fleet, [host.machine.inventory for host in fleet.hosts], not args.no_gpus)
         with (fleet.root / "group_data/boxes.py").open("a") as file:

@@ -7,7 +7,7 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ from rigup.settings import CONTROLLER
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
 SomeFleet = TypeVar("SomeFleet", bound=Fleet)
+USED = ("cmake", "g++", "libgomp1", "ninja-build")
+"""What every machine that compiles llama.cpp gets of Debian. Most tests are about what comes after that."""
 
 
 @contextmanager
@@ -34,10 +36,13 @@ def made_lab(name: str, **options: Any) -> Iterator[Lab]:
 
 
 @contextmanager
-def made_site(folder: Path, name: str, **options: Any) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
+def made_site(
+    folder: Path, name: str, packages: Collection[str] = USED, **options: Any
+) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """A lab of that name (`options` as `Lab.up` takes them) with everything that a fleet needs; gone after it.
 
     The engine is a stand-in, the checkpoint small. The folder gets the fleet's own, its cache, and what its hub serves.
+    packages: those that the machines have from the start; none for a bare one.
     """
     root, cache, served = (folder / name for name in ("fleet", "cache", "served"))
     root.mkdir()
@@ -47,18 +52,18 @@ def made_site(folder: Path, name: str, **options: Any) -> Iterator[tuple[Lab, St
     sources.mkdir(parents=True)
     (sources / engine).write_bytes(archive)
     (root / "rigup.lock").write_text(_lock(engine, _checkpoint(served)))
-    with made_lab(name, **options) as lab:
+    with made_lab(name, packages=packages, **options) as lab:
         yield lab, StandInHub.start(served, lab=name), root, cache
 
 
 @contextmanager
 def made_fleet(kind: type[SomeFleet], name: str, root: Path, served: Path, **options: Any) -> Iterator[SomeFleet]:
-    """A fleet on bare machines that runs real engines, compiled here and kept in this user's own cache. Gone after it.
+    """A fleet that runs real engines, compiled here and kept in this user's own cache. Gone after it.
 
     name: of the lab, made one of this process's own. root: the fleet's folder; without a lock of its own the toolkit's
     counts. served: what its hub serves. options: as `Lab.up` takes them.
     """
-    with made_lab(f"{name}{os.getpid()}", **options) as lab:
+    with made_lab(f"{name}{os.getpid()}", packages=USED, **options) as lab:
         fleet = kind(lab, StandInHub.start(served, lab=lab.record.name), root, cache_folder().parent)
         fleet.builder = CONTROLLER
         try:

@@ -117,7 +117,7 @@ def made_gpu_fleet(tmp_path_factory: pytest.TempPathFactory, name: str, **option
 
     name: of the lab, made one of this process's own. options: as `Lab.up` takes them.
     """
-    with made_site(tmp_path_factory.mktemp("site"), f"{name}{os.getpid()}", rig=RIG, **options) as site:
+    with made_site(tmp_path_factory.mktemp("site"), f"{name}{os.getpid()}", packages=(), rig=RIG, **options) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD)
         try:

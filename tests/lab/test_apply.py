@@ -124,10 +124,11 @@ def test_what_was_changed_by_hand_is_mended_and_nothing_else(
 def test_a_second_machine_takes_the_build_from_the_first(applied: Fleet) -> None:
     applied.describe(hosts=2)
     other = applied.hosts[1]
+    other.tell("dpkg --purge cmake ninja-build")
     run = applied.apply()
     assert [host["state"] for host in run.json["hosts"]] == ["unchanged", "changed"]
     assert other.answers()
-    assert not other.says("command -v cc || command -v cmake || command -v ninja")
+    assert not other.says("command -v cmake || command -v ninja")
     build = applied.host.tell("ls /opt/rigup/builds")
     sums = [host.tell(f"sha256sum /opt/rigup/builds/{build}/bin/*") for host in applied.hosts]
     assert sums[0] == sums[1]

@@ -116,7 +116,9 @@ def made(
     labs_can_run: None, tmp_path_factory: pytest.TempPathFactory, images: tuple[bytes, bytes]
 ) -> Iterator[tuple[Fleet, Registry, str, str]]:
     """A machine with Debian 13, a registry with two images, and their digests."""
-    with made_site(tmp_path_factory.mktemp("site"), f"images{os.getpid()}", hosts=1, suite="trixie") as site:
+    with made_site(
+        tmp_path_factory.mktemp("site"), f"images{os.getpid()}", packages=(), hosts=1, suite="trixie"
+    ) as site:
         registry = Registry(listening_in(site[0]))
         good, bad = (registry.image("amd64", content) for content in images)
         registry.tag(REPOSITORY, "server-b11434", registry.index({"amd64": good}))

@@ -46,7 +46,9 @@ cp -r /root/.ssh /home/guest/ && chown -R guest: /home/guest
 @pytest.fixture(scope="module")
 def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """One machine with four cards that follows Ubuntu's HWE kernels."""
-    with made_site(tmp_path_factory.mktemp("site"), f"ubuntu{os.getpid()}", suite="noble", rig=RIG) as site:
+    with made_site(
+        tmp_path_factory.mktemp("site"), f"ubuntu{os.getpid()}", packages=(), suite="noble", rig=RIG
+    ) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD, **RIG_AND_MORE)
         fleet.host.tell("apt-get -q update && apt-get -q -y install linux-image-generic-hwe-24.04")

@@ -48,7 +48,7 @@ class Installed:
 @pytest.fixture(scope="module")
 def site(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, StandInHub, Path, Path]]:
     """One booted machine, a hub with a small checkpoint, a lock that pins it and a stand-in engine, a cache."""
-    with made_site(tmp_path_factory.mktemp("site"), f"wheel{os.getpid()}", hosts=1) as made:
+    with made_site(tmp_path_factory.mktemp("site"), f"wheel{os.getpid()}", packages=(), hosts=1) as made:
         yield made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class Lab:
         rig: str | Mapping[str, Any] | None = None,
         log: Log = _silent,
         hub: str | None = None,
+        packages: Collection[str] = (),
     ) -> Lab:
         """Starts a lab and waits until every machine answers SSH; running machines are left alone.
 
@@ -56,6 +57,7 @@ class Lab:
         hosts: the minimum number of machines. log: called with each line of progress.
         rig: in the form of group_data, or "4x RTX 3090"; None for the lab's previous one.
         hub: for `hub` in the group_data of a new lab.
+        packages: those of Debian that the machines of a new lab have from the start.
         disk: the size of each machine's disk, such as "600m" or "4g"; it uses memory as it fills.
         Raises MissingTool if a lab cannot run, InputError for an invalid argument, HostFailed for a failed boot.
         """
@@ -75,7 +77,7 @@ class Lab:
                     cls(record)._take_back(old)
                     raise
             else:
-                record = _new(folder, old, hosts, suite, disk, wanted, log)
+                record = _new(folder, old, hosts, suite, disk, wanted, log, packages)
                 try:
                     cls(record)._bring_up(log, overwrite=old is None or old.rig != record.rig, hub=hub)
                 except BaseException:
@@ -225,13 +227,20 @@ def _larger(old: LabRecord, hosts: int, suite: str, disk: str, rig: dict[str, An
 
 
 def _new(
-    folder: LabFolder, old: LabRecord | None, hosts: int, suite: str, disk: str, rig: dict[str, Any] | None, log: Log
+    folder: LabFolder,
+    old: LabRecord | None,
+    hosts: int,
+    suite: str,
+    disk: str,
+    rig: dict[str, Any] | None,
+    log: Log,
+    packages: Collection[str],
 ) -> LabRecord:
     """The record of a new lab, saved, and its network; `old` is a record of a lab that is no longer up."""
     _check_names(folder.name, hosts)
     if old:
         _dismantle(folder)  # its network is gone, but parts of it may remain
-    image = base.ensure(suite, log)
+    image = base.ensure(suite, log, packages=packages)
     number = network.allocate()
     try:
         record = LabRecord(

@@ -64,7 +64,7 @@ def stub_labs(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Stubbed:
     monkeypatch.setattr(prerequisites, "check", nothing)
     monkeypatch.setattr(prerequisites, "make_room", nothing)
     monkeypatch.setattr(access, "make_key", make_key)
-    monkeypatch.setattr(base, "ensure", lambda suite, log: f"{suite}-x")
+    monkeypatch.setattr(base, "ensure", lambda suite, log, packages: f"{suite}-x")
     monkeypatch.setattr(network, "allocate", there.allocate)
     monkeypatch.setattr(network, "identity", lambda number: there.networks.get(number, 0))
     monkeypatch.setattr(network, "release", lambda number: there.networks.pop(number, None))

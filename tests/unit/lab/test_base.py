@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,8 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     copy = tmp_path / "recipe"
     shutil.copytree(base.RECIPE, copy)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(base, "image_name", lambda suite, name=base.image_name: name(suite, copy))
-    monkeypatch.setattr(base, "_build", lambda suite, name: base.image(name).mkdir())
+    monkeypatch.setattr(base, "image_name", partial(base.image_name, recipe=copy))
+    monkeypatch.setattr(base, "_build", lambda suite, name, packages: base.image(name).mkdir())
     return copy
 
 
@@ -31,10 +33,10 @@ def silent(line: str) -> None:
 def test_a_changed_recipe_is_another_image(tmp_path: Path, file: str) -> None:
     copy = tmp_path / "recipe"
     shutil.copytree(base.RECIPE, copy)
-    assert base.image_name("bookworm", copy) == base.image_name("bookworm")
+    assert base.image_name("bookworm", recipe=copy) == base.image_name("bookworm")
     with (copy / file).open("a") as changed:
         changed.write("# one more line\n")
-    assert base.image_name("bookworm", copy) != base.image_name("bookworm")
+    assert base.image_name("bookworm", recipe=copy) != base.image_name("bookworm")
     assert base.image_name("trixie") != base.image_name("bookworm")
 
 
@@ -68,7 +70,12 @@ def test_an_image_that_a_lab_uses_stays(recipe: Path) -> None:
 
 def test_an_image_that_no_lab_uses_is_built_again(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[str] = []
-    monkeypatch.setattr(base, "_build", lambda suite, name: (built.append(name), base.image(name).mkdir(exist_ok=True)))
+
+    def build(suite: str, name: str, packages: Collection[str]) -> None:
+        built.append(name)
+        base.image(name).mkdir(exist_ok=True)
+
+    monkeypatch.setattr(base, "_build", build)
     name = base.ensure("bookworm", silent)
     assert base.ensure("bookworm", silent) == base.ensure("bookworm", silent, fresh=True) == name
     assert built == [name, name]
@@ -81,6 +88,26 @@ def test_what_looks_like_ubuntu_is_built_on_debian(recipe: Path) -> None:
     (recipe / "packages.txt").write_text("systemd\n")
     base.ensure("noble", said.append)
     assert [line.split()[2] for line in said if line.startswith("building")] == ["trixie", "noble"] * 2
+
+
+def test_images_with_packages_lie_on_the_bare_one_and_go_with_it(recipe: Path) -> None:
+    said: list[str] = []
+    compiler, other = (
+        base.ensure("bookworm", said.append, packages=packages) for packages in (["g++"], ["git", "cmake"])
+    )
+    assert [line.removeprefix("building ") for line in said if line.startswith("building")] == [
+        "the bookworm image (once, about a minute)",
+        "the bookworm image with g++ (once, about a minute)",
+        "the bookworm image with cmake, git (once, about a minute)",
+    ]
+    assert base.ensure("bookworm", silent, packages=["cmake", "git"]) == other
+    bare = base.ensure("bookworm", silent)
+    assert all(base.image(name).exists() for name in (bare, compiler, other))
+
+    base.ensure("trixie", silent)
+    shutil.rmtree(base.image(bare))  # as a build with newer packages begins
+    base.ensure("bookworm", silent)
+    assert not base.image(compiler).exists() and not base.image(other).exists()
 
 
 def test_what_a_killed_build_left_goes(recipe: Path) -> None:

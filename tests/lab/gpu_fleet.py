@@ -113,11 +113,11 @@ class GpuFleet(Fleet):
 
 @contextmanager
 def made_gpu_fleet(tmp_path_factory: pytest.TempPathFactory, name: str, **options: Any) -> Iterator[GpuFleet]:
-    """One machine with four cards and nothing installed, and a lock that pins the older driver; gone after it.
+    """One machine with four cards and no driver, and a lock that pins the older driver; gone after it.
 
     name: of the lab, made one of this process's own. options: as `Lab.up` takes them.
     """
-    with made_site(tmp_path_factory.mktemp("site"), f"{name}{os.getpid()}", packages=(), rig=RIG, **options) as site:
+    with made_site(tmp_path_factory.mktemp("site"), f"{name}{os.getpid()}", rig=RIG, **options) as site:
         fleet = GpuFleet(*site)
         fleet.describe_gpus(OLD)
         try:

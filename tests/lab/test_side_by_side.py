@@ -229,7 +229,7 @@ def test_kill_9_at_ten_moments(bare: TwoServices) -> None:
 @pytest.fixture
 def driverless(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """A machine with cards and nothing installed, and a hub that takes longer than driver and reboot."""
-    with made_gpu_fleet(tmp_path_factory, "overlap") as fleet:
+    with made_gpu_fleet(tmp_path_factory, "overlap", packages=()) as fleet:
         fleet.hub.faults(bytes_per_second=SLOWER)
         yield fleet
 

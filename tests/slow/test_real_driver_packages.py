@@ -28,7 +28,7 @@ STATES = "dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Maintain
 @pytest.fixture(scope="module")
 def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuFleet]:
     """One machine of Debian 13 with its non-free archive, and nothing of the lab's in place of Debian's DKMS yet."""
-    with made_gpu_fleet(tmp_path_factory, "real", suite="trixie", disk="10g") as fleet:
+    with made_gpu_fleet(tmp_path_factory, "real", packages=(), suite="trixie", disk="10g") as fleet:
         fleet.host.tell("sed -i 's/ main$/ main contrib non-free non-free-firmware/' /etc/apt/sources.list")
         fleet.host.tell("mv /etc/apt/sources.list.d/lab.list /root/ && apt-get -q update")
         yield fleet

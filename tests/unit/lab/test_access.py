@@ -58,6 +58,7 @@ def test_ssh_config_checks_host_keys_strictly() -> None:
         "Host b1\n  HostName 127.77.3.11\n  Port 22\n  User root\n"
         f"  IdentityFile {folder.key}\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {folder.known_hosts}\n  StrictHostKeyChecking yes\n"
+        "  KexAlgorithms curve25519-sha256\n"
     )
     assert "HostName 127.77.3.12" in second
 

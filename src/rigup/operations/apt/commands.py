@@ -159,6 +159,8 @@ def update(host: Host, step: str, source: str | None = None) -> None:
             run(host, step, "sh", "-c", "apt-get -q update || true")
             return
         run(host, step, "apt-get", "-q", *(word for option in (*alone, strict) for word in ("-o", option)), "update")
+        # apt now has a cache of that source alone; each of the commands to come would make one of all for itself.
+        remote.run(host, "apt-cache", "gencaches")
 
 
 def install(host: Host, step: str, packages: Iterable[str]) -> None:

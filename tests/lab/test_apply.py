@@ -1,4 +1,4 @@
-"""From a bare machine to an answer in one command; then nothing more, however often it is asked for."""
+"""From a machine with nothing of rigup's to an answer in one command; then nothing more, however often it is asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def applied(first: Run, fleet: Fleet) -> Fleet:
     return fleet
 
 
-def test_a_bare_machine_becomes_a_service_that_has_answered(first: Run, applied: Fleet) -> None:
+def test_a_machine_becomes_a_service_that_has_answered(first: Run, applied: Fleet) -> None:
     (result,) = first.json["hosts"]
     assert (result["state"], result["errors"]) == ("changed", [])
     assert [(answer["service"], answer["text"]) for answer in result["answers"]] == [("chat", ANSWER)]

@@ -1,4 +1,4 @@
-"""From a machine with nothing of rigup's to an answer in one command; then nothing more, however often it is asked for."""
+"""From nothing of rigup's to an answer in one command; then nothing more, however often it is asked for."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from rigup.lab import demo_model  # noqa: E402
 from rigup.lab.gpus.simulated import SimulatedGpus  # noqa: E402
 from rigup.lab.hub.server_process import StandInHub  # noqa: E402
 from tests.lab.fleet import Fleet, Host, wait_for  # noqa: E402
-from tests.lab.fleet_fixtures import engine_archive, made_lab  # noqa: E402
+from tests.lab.fleet_fixtures import USED, engine_archive, made_lab  # noqa: E402
 from tests.lab.gpu_fleet import NEW, OLD, RIG, GpuFleet  # noqa: E402
 
 SECONDS = 1800
@@ -369,7 +369,8 @@ def main() -> int:
     INSTANCES.write_text(str(max(1024, int(INSTANCES.read_text()))))
     name = f"rolling{os.getpid()}"
     rig_of_hosts, kind = (None, Fleet) if "driver" in skip else (RIG, GpuFleet)
-    with tempfile.TemporaryDirectory() as folder, made_lab(name, hosts=arguments.hosts + 1, rig=rig_of_hosts) as lab:
+    options = {"hosts": arguments.hosts + 1, "rig": rig_of_hosts, "packages": USED}
+    with tempfile.TemporaryDirectory() as folder, made_lab(name, **options) as lab:
         root, cache = Path(folder, "fleet"), Path(folder, "cache")
         (cache / "rigup/sources").mkdir(parents=True)
         for archive in archives.values():

@@ -20,8 +20,8 @@ from rigup.settings import CONTROLLER
 from tests.lab.fleet import FILE_BYTES, FILES, REPO, Fleet, content_of
 
 SomeFleet = TypeVar("SomeFleet", bound=Fleet)
-USED = ("cmake", "g++", "libgomp1", "ninja-build")
-"""What every machine that compiles llama.cpp gets of Debian. Most tests are about what comes after that."""
+USED = ("cmake", "g++", "libgomp1", "libnuma1", "ninja-build")
+"""What a machine gets of Debian to compile llama.cpp or run vLLM. Most tests are about what comes after that."""
 
 
 @contextmanager

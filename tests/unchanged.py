@@ -3,7 +3,8 @@
 A pytest plugin. `@pytest.mark.rests_on("driver", "docs/lab.md")` names subjects of tests/subjects.py, and files and
 folders of the checkout. The test's own module counts too, and of it and of every module named the helpers that it
 imports and the files that they name; the lab where it boots machines; and the plans of the fleets that it applied
-(tests/applied_plans.py). A test on machines and a slow test rest on the whole toolkit where they name nothing.
+(tests/applied_plans.py). A test on machines and a slow test rest on the whole toolkit where they name nothing, and so
+does a property with the planner and the output, where it is searched thoroughly.
 
 When a test passes, what it rested on before the run is recorded in the cache. The tests of a module that name the same
 go on from one another, so they are skipped all together or not at all. The end of the run lists what was skipped.
@@ -30,10 +31,12 @@ from tests import fleet_starts
 from tests.applied_plans import PLANNER, Fleet, fleet_in, forget_others, keep, kept, plans_now, plans_of
 from tests.code_digest import digest_below
 from tests.helpers_of import helpers_of
-from tests.subjects import EVERY_TEST, LAB, TOOLKIT, paths_of
+from tests.subjects import EVERY_TEST, LAB, OUTPUT, PLANNING, TOOLKIT, paths_of
 
 UNCHANGED = "passed, unchanged since: "
 RECORDS = "passed"
+THOROUGH = "thorough"
+"""The profile of tests/conftest.py with many examples."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     planner = digest(PLANNER, config.rootpath) if marked else ""
     for item in marked:
         # before the first test: files may change while the tests run
-        item.stash[BEFORE] = Record(item.nodeid, _digest_of(item), planner)
+        item.stash[BEFORE] = Record(_name(item), _digest_of(item), planner)
         of_module[item.path, _subjects(item)].append(item)
     if config.getoption("--everything"):
         return
-    recorded = {item.nodeid: record_of(item.nodeid) for item in marked}
+    recorded = {item.nodeid: record_of(_name(item)) for item in marked}
     same = _with_the_same_plans([record for record in recorded.values() if record], planner)
     for together in of_module.values():
         if all(_holds(recorded[item.nodeid], item.stash[BEFORE], same) for item in together):
@@ -132,7 +135,7 @@ def pytest_runtest_makereport(
             plans = {name: plans_of(name) for name in applied[item.path]}
             Record(before.test, before.digest, before.planner, plans).write()
         elif report.failed:
-            _path_of(item.nodeid).unlink(missing_ok=True)
+            _path_of(_name(item)).unlink(missing_ok=True)
     return report
 
 
@@ -169,9 +172,21 @@ def digest(paths: Iterable[str], root: Path) -> str:
 def _subjects(item: pytest.Item) -> tuple[str, ...]:
     named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
     on_machines = item.get_closest_marker("lab") is not None
+    if _is_searched_thoroughly(item):
+        return (OUTPUT, PLANNING, TOOLKIT)
     if not named and (on_machines or item.get_closest_marker("slow")):
         return (TOOLKIT,)
     return tuple(sorted({*named, LAB} if on_machines else named))
+
+
+def _is_searched_thoroughly(item: pytest.Item) -> bool:
+    profile = item.config.getoption("--hypothesis-profile", None)
+    return profile == THOROUGH and item.get_closest_marker("hypothesis") is not None
+
+
+def _name(item: pytest.Item) -> str:
+    """Of its record: a few examples say nothing about many."""
+    return f"{item.nodeid} ({THOROUGH})" if _is_searched_thoroughly(item) else item.nodeid
 
 
 def _digest_of(item: pytest.Item) -> str:

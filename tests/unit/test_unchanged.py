@@ -14,7 +14,7 @@ from tests import helpers_of as helpers
 from tests.applied_plans import PLANNER
 from tests.code_digest import NAMES_OF, digest_below
 from tests.helpers_of import helpers_of
-from tests.subjects import EVERY_TEST, SUBJECTS, TOOLKIT
+from tests.subjects import EVERY_TEST, OUTPUT, SUBJECTS, TOOLKIT
 from tests.unchanged import digest
 
 pytest_plugins = ("pytester",)
@@ -152,6 +152,32 @@ def test_a_test_on_machines_that_names_nothing_rests_on_the_toolkit(
     (project.path / "subject.txt").write_text("2")
     forget_digests()
     assert ran(project) == {"passed": 2}
+
+
+def test_a_thorough_search_is_repeated_after_a_change_and_a_brief_one_always(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for subject in (TOOLKIT, OUTPUT):
+        monkeypatch.setitem(SUBJECTS, subject, ("subject.txt",))
+    project.makepyfile(
+        test_it="""
+        from hypothesis import given, settings, strategies
+
+        settings.register_profile("thorough", max_examples=20)
+
+        @given(strategies.integers())
+        def test_a_property(number):
+            assert number == number
+        """
+    )
+    thorough = ("--hypothesis-profile", "thorough")
+    assert ran(project) == ran(project) == ran(project, *thorough) == {"passed": 1}
+    assert ran(project, *thorough) == {"unchanged": 1}
+    assert ran(project) == {"passed": 1}
+    for changed in ("subject.txt", PLANNER[-1]):
+        (project.path / changed).write_text("number = 2")
+        forget_digests()
+        assert ran(project, *thorough) == {"passed": 1}, changed
 
 
 def test_what_changes_during_the_run_is_tested_again(project: pytest.Pytester) -> None:

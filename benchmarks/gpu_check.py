@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import os
+import random
 import re
 import shutil
 import socket
 import stat
+import struct
 import subprocess
 import sys
 import tarfile
@@ -20,18 +23,27 @@ import tempfile
 import time
 import urllib.request
 import zipfile
+from functools import partial
 from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD_SECONDS, START_SECONDS, PART_SECONDS = 420, 60, 90
+BUILD_SECONDS, START_SECONDS, PART_SECONDS = 420, 120, 90
 PROMPT_TOKENS, ANSWER_TOKENS = 2000, 256
-MIB = 2**20
-BUFFER = re.compile(r"CUDA0 (model|KV|compute) buffer size = +([0-9.]+) MiB")
+LONG_PROMPT_TOKENS = 30000
+BYTE_TOKENS = 256  # the first tokens of the pack's models are bytes
+BUFFER = re.compile(r"(\w+) +(model|KV|compute) buffer size = +([0-9.]+) MiB")
+EXPERTS_IN_HOST_MEMORY = {
+    f"experts in host memory, micro-batch {size}": ["--n-cpu-moe", "999", "--ubatch-size", size]
+    for size in ("512", "2048")
+}
+# The bytes that a block of a type begins or ends with: its scales, which must be small numbers.
+_HALF = {"Q8_0": (0x1018,), "Q4_K": (0x0A00, 0x15A0), "Q6_K": (0x0350,)}
+_BLOCK = {"Q8_0": 34, "Q4_K": 144, "Q6_K": 210}
 PLACES = ("/usr/local/cuda/bin/nvcc", "/usr/local/cuda-13/bin/nvcc", "/usr/local/cuda-12/bin/nvcc")
 
 
@@ -44,6 +56,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", default=str(ROOT / "gpu-pack"), help="made by bin/gpu-check --pack")
     parser.add_argument("--output", metavar="FILE", help="write the result there")
     parser.add_argument("--server", metavar="PATH", help="serve with this llama-server instead of compiling one")
+    parser.add_argument("--keep", metavar="PATH", help="copy the llama-server that was compiled there")
     args = parser.parse_args()
     pack = Path(args.folder)
     if not (pack / "plans.json").exists():
@@ -52,36 +65,46 @@ def main() -> int:
     began = time.time()
     output = Path(args.output or ROOT / f"docs/measurements/{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began))}.json")
     result: dict[str, Any] = {"schema": 1, "time": int(began)}
-    part(result, "machine", machine)
+
+    def part(name: str, does: Callable[[], Any]) -> Any:
+        """Adds the outcome of one part to the result, and writes the result: a check may be cut short."""
+        print(f"{name} ...", flush=True)
+        started = time.monotonic()
+        result[name] = outcome(does)
+        result.setdefault("part_seconds", {})[name] = round(time.monotonic() - started, 1)
+        result["seconds"] = round(time.time() - began, 1)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(result, indent=1) + "\n")
+        return result[name]
+
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
-        part(result, "probe", lambda: lines("sh", "-s", stdin=(pack / "probe.sh").read_text()))
-        part(result, "links", lambda: [json.loads(text) for text in verify(pack)])
-        card = card_of(result)
+        part("machine", machine)
+        card = card_of(part("probe", lambda: lines("sh", "-s", stdin=(pack / "probe.sh").read_text())))
         plan = json.loads((pack / "plans.json").read_text())["cards"].get(card)
         result |= {"card": card, "plan": plan}
-        part(result, "build", lambda: {"server": args.server} if args.server else build(pack, work, plan))
-        server = (result["build"] or {}).get("server") if isinstance(result["build"], dict) else None
-        part(result, "serving", lambda: serve(server, pack, plan, work))
-        part(result, "moe_kernel", lambda: moe_kernel(pack))
-    part(result, "compared", lambda: compared(result))
-    result["seconds"] = round(time.time() - began, 1)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(result, indent=1) + "\n")
+        part("links", lambda: [json.loads(text) for text in verify(pack)])
+        built = part("build", lambda: {"server": args.server} if args.server else build(pack, work, plan))
+        server = built.get("server")
+        if server and args.keep:
+            shutil.copy(server, args.keep)
+        serving = part("serving", lambda: serve(server, pack / "model.gguf", plan, work, (PROMPT_TOKENS,) * 3))
+        part("compared", lambda: compared(serving, plan))
+        for file in sorted((pack / "shapes").glob("*.json")):
+            part(file.stem, partial(full_size, server, file, card, work))
+        part("moe_kernel", lambda: moe_kernel(pack))
     print(f"{output}: {result['seconds']} s")
     return 0
 
 
-def part(result: dict[str, Any], name: str, work: Callable[[], Any]) -> None:
-    """Puts the outcome of one part into the result; why it failed, if it did."""
-    print(f"{name} ...", flush=True)
-    began = time.monotonic()
+def outcome(does: Callable[[], Any]) -> Any:
+    """What a part found; what it lacks, if it cannot be done."""
     try:
-        result[name] = work()
+        return does()
     except (Missing, OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError) as error:
-        result[name] = {"missing": f"{type(error).__name__}: {error}"[-2000:]}
-        print(f"  not done: {result[name]['missing'][:200]}")
-    result.setdefault("part_seconds", {})[name] = round(time.monotonic() - began, 1)
+        missing = f"{type(error).__name__}: {error}"[-2000:]
+        print(f"  not done: {missing[:200]}")
+        return {"missing": missing}
 
 
 def machine() -> dict[str, Any]:
@@ -100,9 +123,9 @@ def verify(pack: Path) -> list[str]:
     return lines(sys.executable, "-", stdin=(pack / "verify.py").read_text(), seconds=PART_SECONDS)
 
 
-def card_of(result: dict[str, Any]) -> str:
+def card_of(probe: Any) -> str:
     """The name of the first GPU, as the probe tells it; "" without one."""
-    for line in result["probe"] if isinstance(result["probe"], list) else ():
+    for line in probe if isinstance(probe, list) else ():
         if found := re.match(r"nvml .*'gpu': 0, 'name': '([^']+)'", line):
             return found[1]
     return ""
@@ -148,34 +171,85 @@ def tool(pack: Path, work: Path, name: str) -> str:
     raise Missing(f"{name} is neither on the path nor in the pack")
 
 
-def serve(server: str | None, pack: Path, plan: dict[str, Any] | None, work: Path) -> dict[str, Any]:
-    """Serves the tiny model with the planned command line; its buffers, the card's memory, and its speed."""
+def serve(
+    server: str | None, model: Path, plan: dict[str, Any] | None, work: Path, prompts: Iterable[int], *flags: str
+) -> dict[str, Any]:
+    """Serves a model with the planned command line; its buffers, the card's memory, and its speed.
+
+    prompts: the tokens of each request; flags: after the planned ones
+    """
     if server is None or plan is None:
         raise Missing("there is no llama-server to serve with, or no plan for this card")
     before = used_mib()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [server, *plan["command"][1:]]
-    words[words.index("--model") + 1] = str(pack / "model.gguf")
+    words = [server, *plan["command"][1:], *flags]
+    words[words.index("--model") + 1] = str(model)
     words[words.index("--port") + 1] = str(port)
-    log = work / "server.log"
+    log, began = work / "server.log", time.monotonic()
     with log.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, env={**os.environ, **plan["environment"]})
     try:
         address = f"http://127.0.0.1:{port}"
         if not healthy(process, f"{address}/health"):
             raise Missing(f"llama-server did not become ready: {log.read_text(errors='replace')[-1500:]}")
-        loaded = used_mib()
-        prompt = "a " * PROMPT_TOKENS
-        answers = [ask(f"{address}/completion", prompt) for _ in range(3)]
+        started, loaded = round(time.monotonic() - began, 1), used_mib()
+        answers = [ask(f"{address}/completion", tokens) for tokens in prompts]
         working = used_mib()
     finally:
         process.terminate()
         process.wait(timeout=30)
-    buffers = {kind: float(size) for kind, size in BUFFER.findall(log.read_text(errors="replace"))}
+    text = log.read_text(errors="replace")
+    buffers: dict[str, dict[str, float]] = {}
+    for place, kind, size in BUFFER.findall(text):
+        of_place = buffers.setdefault(place, {})
+        of_place[kind] = of_place.get(kind, 0) + float(size)
     memory = {"before_mib": before, "loaded_mib": loaded, "working_mib": working, "buffers_mib": buffers}
-    return {**memory, "timings": [answer.get("timings") for answer in answers]}
+    return {**memory, "start_seconds": started, "timings": [answer.get("timings") for answer in answers]}
+
+
+def full_size(server: str | None, packed: Path, card: str, work: Path) -> dict[str, Any]:
+    """Makes a model of full size and serves it; a mixture of experts also with its experts in host memory."""
+    said = json.loads(packed.read_text())
+    plan = said["cards"].get(card)
+    if server is None or plan is None:
+        raise Missing("there is no llama-server to serve with, or no plan for this card")
+    model, began = work / "shape.gguf", time.monotonic()
+    fill(model, lzma.decompress(packed.with_suffix(".head.xz").read_bytes()), said["fillings"])
+    found: dict[str, Any] = {"plan": plan, "quant": said["quant"], "bytes": model.stat().st_size}
+    found["written_seconds"] = round(time.monotonic() - began, 1)
+    prompts = (PROMPT_TOKENS, PROMPT_TOKENS, LONG_PROMPT_TOKENS)
+    found["serving"] = outcome(lambda: serve(server, model, plan, work, prompts))
+    found["compared"] = outcome(lambda: compared(found["serving"], plan))
+    for name, flags in EXPERTS_IN_HOST_MEMORY.items() if said["experts"] else ():
+        found[name] = outcome(partial(serve, server, model, plan, work, (PROMPT_TOKENS,) * 2, *flags))
+    return found
+
+
+def fill(model: Path, head: bytes, fillings: list[tuple[str, int]]) -> None:
+    """Writes a file of weights: ones that scale, and noise of a type's own blocks."""
+    source = random.Random(1)
+    blocks = {name: noise(source, name) for name, _ in fillings}
+    with model.open("wb") as out:
+        out.write(head)
+        for name, size in fillings:
+            block = blocks[name]
+            for _ in range(size // len(block)):
+                out.write(block)
+            out.write(block[: size % len(block)])
+
+
+def noise(source: random.Random, name: str) -> bytes:
+    """A few MB that repeat; a prime number of blocks, so that rows of a matrix differ."""
+    if name == "ones":
+        return struct.pack("<f", 1.0) * 2**16
+    if name == "F32":
+        return b"".join(struct.pack("<f", source.gauss(0, 0.03)) for _ in range(1000003))
+    scales = b"".join(struct.pack("<H", half) for half in _HALF[name])
+    rest = _BLOCK[name] - len(scales)
+    parts = (source.randbytes(rest) for _ in range(16411))
+    return b"".join(part + scales if name == "Q6_K" else scales + part for part in parts)
 
 
 def healthy(process: subprocess.Popen[bytes], address: str) -> bool:
@@ -190,7 +264,9 @@ def healthy(process: subprocess.Popen[bytes], address: str) -> bool:
     return False
 
 
-def ask(address: str, prompt: str) -> dict[str, Any]:
+def ask(address: str, tokens: int) -> dict[str, Any]:
+    """The answer to a prompt of so many tokens, none of which repeats an earlier prompt."""
+    prompt = [random.randrange(BYTE_TOKENS) for _ in range(tokens)]
     body = {"prompt": prompt, "n_predict": ANSWER_TOKENS, "ignore_eos": True, "cache_prompt": False}
     request = urllib.request.Request(address, json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=PART_SECONDS) as answer:
@@ -213,13 +289,12 @@ def moe_kernel(pack: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done]
 
 
-def compared(result: dict[str, Any]) -> dict[str, Any]:
+def compared(serving: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
     """Each planned figure beside what was measured."""
-    serving, plan = result["serving"], result["plan"]
     if "missing" in serving:
         raise Missing("nothing was served")
     (planned,) = plan["memory"]
-    buffers = serving["buffers_mib"]
+    buffers = serving["buffers_mib"].get("CUDA0", {})
     rates = [found["predicted_per_second"] for found in serving["timings"] if found]
     before, working = serving["before_mib"], serving["working_mib"]
     used = None if before is None or working is None else working - before

@@ -3,6 +3,7 @@
 probe.sh, verify.py         the programs of `rigup init` and `rigup verify`, as a host gets them
 engine.tar.xz               the locked source of llama.cpp, without what a build does not read
 model.gguf, plans.json      a tiny model of tests/tiny, and what rigup plans for it on every GPU of the catalogue
+shapes/                     models of full size without their weights: the head of each file, what fills the rest, plans
 kernels.json                the shapes of the catalogue's mixtures of experts
 wheels/                     CMake and Ninja, as Python packages
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import lzma
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import smallest
+from benchmarks.gpu_shapes import SHAPES, Shape
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.facts.probe_script import script
@@ -31,7 +34,8 @@ from rigup.sources.archives import fetch_source
 from tests.tiny.checkpoint import name_of, write_gguf
 
 MOST_BYTES = 60_000_000
-KIND, CONTEXT = "full", 8192
+KIND, CONTEXT, SHAPE_CONTEXT = "full", 8192, 32768
+PLANNED = (0, 1)  # 1: some of the cards are too small
 WHEELS = ("cmake==3.31.10", "ninja==1.13.0")
 COMPILER = "-DCMAKE_CUDA_COMPILER="  # the check uses the one that it finds
 UNUSED = ("models", "docs", "tests", "media", "benches", "gguf-py", "conversion", "examples", ".github", "ci")
@@ -52,7 +56,9 @@ def main() -> int:
     repack(source, folder / "engine.tar.xz")
     write_gguf(folder / "model.gguf", KIND)
     catalogue = load_catalogue()
-    (folder / "plans.json").write_text(json.dumps(plans(folder / "model.gguf", source, catalogue), indent=1))
+    (folder / "plans.json").write_text(json.dumps(tiny_plans(folder / "model.gguf", source, catalogue), indent=1))
+    for shape in SHAPES:
+        pack_shape(shape, folder / "shapes", source, catalogue)
     (folder / "kernels.json").write_text(json.dumps(shapes(catalogue), indent=1))
     words = [
         "-m",
@@ -87,26 +93,46 @@ def repack(source: LockedSource, target: Path) -> None:
             out.addfile(member, whole.extractfile(member) if member.isfile() else None)
 
 
-def plans(model: Path, source: LockedSource, catalogue: Catalogue) -> dict[str, Any]:
+def tiny_plans(model: Path, source: LockedSource, catalogue: Catalogue) -> dict[str, Any]:
+    """The plans of the tiny model, and the source that their flags are for."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"{name_of(KIND)}-F16.gguf"
+        shutil.copy(model, file)
+        cards = plans(file, name_of(KIND), CONTEXT, source, catalogue)
+    return {"cards": cards, "source_sha256": source.sha256}
+
+
+def pack_shape(shape: Shape, folder: Path, source: LockedSource, catalogue: Catalogue) -> None:
+    """Writes what the check makes the file from, and what is planned for it."""
+    folder.mkdir(exist_ok=True)
+    head, fillings = shape.head(), shape.fillings()
+    (folder / f"{shape.name}.head.xz").write_bytes(lzma.compress(head, preset=6))
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / f"{shape.name}-{shape.quant}.gguf"
+        file.write_bytes(head)
+        os.truncate(file, len(head) + sum(size for _, size in fillings))
+        cards = plans(file, shape.name, SHAPE_CONTEXT, source, catalogue)
+    experts = "expert_count" in shape.metadata
+    found = {"quant": shape.quant, "experts": experts, "fillings": fillings, "cards": cards}
+    (folder / f"{shape.name}.json").write_text(json.dumps(found))
+
+
+def plans(file: Path, model: str, context: int, source: LockedSource, catalogue: Catalogue) -> dict[str, Any]:
     """What `rigup plan --json` says of the model for each GPU, by NVML's name; flags: what CMake gets for the build."""
     found: dict[str, Any] = {}
     release = catalogue.engines_by_name["llama.cpp"].version(source.version)
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        file = root / f"{name_of(KIND)}-F16.gguf"
-        shutil.copy(model, file)
         _rigup(root, "model", "add", str(file))
         shutil.copy(toolkit_root() / "rigup.lock", root)
-        services = {
-            "chat": {"model": name_of(KIND), "context": CONTEXT, "engine": "llama.cpp", "flags": {"--verbosity": 4}}
-        }
+        services = {"chat": {"model": model, "context": context, "engine": "llama.cpp", "flags": {"--verbosity": 4}}}
         cards = [gpu.key for gpu in catalogue.gpus if gpu.host_architecture == "x86_64"]
         (root / "inventories").mkdir()
         (root / "group_data").mkdir()
         groups = [f"g{number} = ['g{number}']" for number in range(len(cards))]
         (root / "inventories/fleet.py").write_text("\n".join(groups) + "\n")
         for number, name in enumerate(cards):
-            rig = {"gpus": name, "host_memory_gib": 64}
+            rig = {"gpus": name, "host_memory_gib": 128}
             (root / f"group_data/g{number}.py").write_text(f"rig = {rig!r}\nservices = {services!r}\n")
         for plan in json.loads(_rigup(root, "plan", "--json"))["hosts"]:
             if plan["verdict"] == "ok":
@@ -115,7 +141,7 @@ def plans(model: Path, source: LockedSource, catalogue: Catalogue) -> dict[str, 
                 recipe = release.recipe([gpu["compute_capability"]]) if release else None
                 flags = [flag for flag in recipe.flags if not flag.startswith(COMPILER)] if recipe else []
                 found[gpu["name"]] = {key: plan[key] for key in wanted} | {"flags": flags}
-    return {"cards": found, "source_sha256": source.sha256}
+    return found
 
 
 def shapes(catalogue: Catalogue) -> list[dict[str, Any]]:
@@ -130,9 +156,11 @@ def shapes(catalogue: Catalogue) -> list[dict[str, Any]]:
 
 
 def _rigup(folder: Path, *words: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "rigup", *words], cwd=folder, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    words = (sys.executable, "-m", "rigup", *words)
+    done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE, text=True)
+    if done.returncode not in PLANNED:
+        raise subprocess.CalledProcessError(done.returncode, words)
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -25,7 +25,16 @@ TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content 
 # Of GGUF: the type of a value, how struct packs it, and what a tensor's type has: its number, bytes, elements.
 VALUES = {"UINT32": (4, "I"), "INT32": (5, "i"), "FLOAT32": (6, "f"), "BOOL": (7, "?"), "UINT64": (10, "Q")}
 STRING, ARRAY = 8, 9
-TENSORS = {"F32": (0, 4, 1), "F16": (1, 2, 1), "I32": (26, 4, 1), "BF16": (30, 2, 1), "MXFP4": (39, 17, 32)}
+TENSORS = {
+    "F32": (0, 4, 1),
+    "F16": (1, 2, 1),
+    "Q8_0": (8, 34, 32),
+    "Q4_K": (12, 144, 256),
+    "Q6_K": (14, 210, 256),
+    "I32": (26, 4, 1),
+    "BF16": (30, 2, 1),
+    "MXFP4": (39, 17, 32),
+}
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 ALIGNMENT = 32
 # The output knows printable ASCII only, so that an answer is always some text.
@@ -63,18 +72,36 @@ def write_gguf(path: Path, kind: str) -> None:
     """The file that a converter makes of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     said = CLASSES[kind]["gguf"]
-    keys = [_text(key) + _typed(types, value) for key, (types, value) in said["metadata"].items()]
-    keys += [_text("general.name") + _typed(["STRING"], name_of(kind))]
-    keys += [_text(f"tokenizer.{key}") + _typed(types, value) for key, (types, value) in _vocabulary().items()]
     tensors = list(_unfolded(said["tensors"]))
     tied = all(name not in OUTPUT for name, _, _ in tensors)
-    head, data = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)) + b"".join(keys), b""
-    for name, dtype, shape in tensors:
+    data = b"".join(_padded(_data(name, dtype, shape, tied)) for name, dtype, shape in tensors)
+    path.write_bytes(gguf_head(name_of(kind), said["metadata"], tensors, VOCAB) + data)
+
+
+def gguf_head(name: str, metadata: dict[str, Any], tensors: list[Tensor], vocab: int) -> bytes:
+    """What stands before the tensors' data, each of which begins at a multiple of ALIGNMENT.
+
+    metadata: values after their types, as in classes.json; vocab: tokens that the file has.
+    """
+    keys = [_text(key) + _typed(types, value) for key, (types, value) in metadata.items()]
+    keys += [_text("general.name") + _typed(["STRING"], name)]
+    keys += [_text(f"tokenizer.{key}") + _typed(types, value) for key, (types, value) in _vocabulary(vocab).items()]
+    head, offset = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)) + b"".join(keys), 0
+    for tensor, dtype, shape in tensors:
         sizes = struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape))
-        head += _text(name) + sizes + struct.pack("<IQ", TENSORS[dtype][0], len(data))
-        raw = _data(name, dtype, shape, tied)
-        data += raw + bytes(-len(raw) % ALIGNMENT)
-    path.write_bytes(head + bytes(-len(head) % ALIGNMENT) + data)
+        head += _text(tensor) + sizes + struct.pack("<IQ", TENSORS[dtype][0], offset)
+        offset += bytes_of(dtype, shape)
+    return _padded(head)
+
+
+def bytes_of(dtype: str, shape: tuple[int, ...]) -> int:
+    """Of a tensor in a GGUF file, with what fills it up to a multiple of ALIGNMENT."""
+    _, size, elements = TENSORS[dtype]
+    return -(-math.prod(shape) // elements * size // ALIGNMENT) * ALIGNMENT
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % ALIGNMENT)
 
 
 def tokenizer() -> dict[str, Any]:
@@ -97,8 +124,8 @@ def tokenizer() -> dict[str, Any]:
     }
 
 
-def _vocabulary() -> dict[str, tuple[list[str], Any]]:
-    unused = [f"<unused{number}>" for number in range(258, VOCAB)]
+def _vocabulary(vocab: int) -> dict[str, tuple[list[str], Any]]:
+    unused = [f"<unused{number}>" for number in range(258, vocab)]
     types = [NORMAL] * 256 + [CONTROL] * 2 + [UNUSED] * len(unused)
     return {
         "ggml.model": (["STRING"], "gpt2"),
@@ -114,6 +141,7 @@ def _vocabulary() -> dict[str, tuple[list[str], Any]]:
 
 
 def _unfolded(rows: list[list[Any]]) -> Iterator[Tensor]:
+    """Each row for each of its layers."""
     for name, layers, dtype, shape in rows:
         for number in layer_numbers(layers) if layers else (0,):
             yield name.replace("{}", str(number)), dtype, tuple(shape)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import stat
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
+
+from benchmarks.gpu_check import EXPERTS_IN_HOST_MEMORY
 
 ROOT = Path(__file__).parents[2]
 CARD = "NVIDIA GeForce RTX 3090"
@@ -18,7 +21,9 @@ VERIFY = """print('{"gpu": 0, "bus": "0000:01:00.0"}')\nprint('{"done": true}')"
 SERVER = """#!/usr/bin/env python3
 import http.server, json, sys
 port = int(sys.argv[sys.argv.index("--port") + 1])
-assert sys.argv[sys.argv.index("--model") + 1].endswith("/model.gguf"), sys.argv
+model = sys.argv[sys.argv.index("--model") + 1]
+assert model.endswith(("/model.gguf", "/shape.gguf")), sys.argv
+print("load_tensors:   CPU_Mapped model buffer size =     0.25 MiB", flush=True)
 print("load_tensors:        CUDA0 model buffer size =     1.50 MiB", flush=True)
 print("llama_kv_cache:      CUDA0 KV buffer size =     8.00 MiB", flush=True)
 print("sched_reserve:      CUDA0 compute buffer size =   100.25 MiB", flush=True)
@@ -48,6 +53,8 @@ PLAN: dict[str, Any] = {
     "environment": {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
     "flags": ["-DGGML_CUDA=ON", "-DCMAKE_CUDA_ARCHITECTURES=86"],
 }
+HEAD = b"GGUF"
+SHAPE = {"quant": "Q4_K_M", "experts": True, "fillings": [("ones", 64), ("Q4_K", 144 * 20), ("Q6_K", 210 * 3)]}
 
 
 def program(path: Path, text: str) -> None:
@@ -61,6 +68,9 @@ def checked(root: Path, card: str = CARD) -> dict[str, Any]:
     for name, text in {"probe.sh": PROBE, "verify.py": VERIFY, "model.gguf": "", "kernels.json": "[]"}.items():
         (pack / name).write_text(text)
     (pack / "plans.json").write_text(json.dumps({"cards": {card: PLAN}}))
+    (pack / "shapes").mkdir()
+    (pack / "shapes/Shape.head.xz").write_bytes(lzma.compress(HEAD))
+    (pack / "shapes/Shape.json").write_text(json.dumps({**SHAPE, "cards": {card: PLAN}}))
     with tarfile.open(pack / "engine.tar.xz", "w:xz") as archive:
         archive.addfile(tarfile.TarInfo("engine/CMakeLists.txt"))
     programs = root / "bin"
@@ -88,7 +98,10 @@ def test_all_parts_and_what_was_planned_beside_what_was_measured(tmp_path: Path)
     assert [*PLAN["flags"], f"-DCMAKE_CUDA_COMPILER={tmp_path}/bin/nvcc"] == said[-3:]
     assert found["probe"][0] == "os debian-12"
     assert found["links"][-1] == {"done": True}
-    assert found["serving"]["buffers_mib"] == {"model": 1.5, "KV": 8.0, "compute": 100.25}
+    assert found["serving"]["buffers_mib"] == {
+        "CPU_Mapped": {"model": 0.25},
+        "CUDA0": {"model": 1.5, "KV": 8.0, "compute": 100.25},
+    }
     assert found["compared"] == {
         "weights_mib": [2, 1.5],
         "kv_cache_mib": [8, 8.0],
@@ -97,7 +110,15 @@ def test_all_parts_and_what_was_planned_beside_what_was_measured(tmp_path: Path)
         "total_mib": [938, 0],
         "decode_tokens_per_second": [[80.0, 200.0], 150.0],
     }
-    assert set(found["part_seconds"]) == {*("machine", "probe", "links", "build", "serving", "moe_kernel", "compared")}
+    parts = ("machine", "probe", "links", "build", "serving", "moe_kernel", "compared", "Shape")
+    assert set(found["part_seconds"]) == {*parts}
+
+
+def test_a_model_of_full_size_is_made_and_served_as_planned_and_with_its_experts_in_host_memory(tmp_path: Path) -> None:
+    found = checked(tmp_path)["Shape"]
+    assert (found["bytes"], found["quant"]) == (len(HEAD) + 4 * 16 + 144 * 20 + 210 * 3, "Q4_K_M")
+    assert found["compared"]["weights_mib"] == [2, 1.5]
+    assert [len(found[name]["timings"]) for name in ("serving", *EXPERTS_IN_HOST_MEMORY)] == [3, 2, 2]
 
 
 def test_what_a_machine_lacks_is_said_and_the_rest_is_done(tmp_path: Path) -> None:

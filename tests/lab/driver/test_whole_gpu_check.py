@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_pack import KIND, plans, shapes
+from benchmarks.gpu_pack import KIND, shapes, tiny_plans
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.facts.probe import parse
 from rigup.facts.probe_script import script
@@ -40,7 +40,7 @@ def test_it_goes_through_all_parts_and_changes_no_setting(fleet: GpuFleet, tmp_p
         "benchmarks/gpu_moe.py": (ROOT / "benchmarks/gpu_moe.py").read_text(),
         "pack/probe.sh": script(),
         "pack/verify.py": program(),
-        "pack/plans.json": json.dumps(plans(tmp_path / "model.gguf", source, catalogue)),
+        "pack/plans.json": json.dumps(tiny_plans(tmp_path / "model.gguf", source, catalogue)),
         "pack/kernels.json": json.dumps(shapes(catalogue)),
         "pack/model.gguf": "",
         "llama-server": SERVER,

@@ -145,11 +145,18 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Lists what was skipped; in the file RIGUP_SKIPPED_TESTS if set, for the end of several runs."""
-    skipped = Counter(
-        (report.nodeid.partition("::")[0], _reason(report)) for report in terminalreporter.getreports("unchanged")
-    )
-    if not skipped or hasattr(terminalreporter.config, "workerinput"):  # the controller has what workers skipped
+    """Lists what was skipped; in the file RIGUP_SKIPPED_TESTS if set, for the end of several runs.
+
+    The file RIGUP_COUNTS gets a line: how many tests passed, and how many were skipped for being unchanged.
+    """
+    if hasattr(terminalreporter.config, "workerinput"):  # the controller has what workers skipped
+        return
+    unchanged = terminalreporter.getreports("unchanged")
+    skipped = Counter((report.nodeid.partition("::")[0], _reason(report)) for report in unchanged)
+    if path := os.environ.get("RIGUP_COUNTS"):
+        with open(path, "a") as file:
+            file.write(f"{len(terminalreporter.getreports('passed'))} {len(unchanged)}\n")
+    if not skipped:
         return
     lines = [f"{path}: {count} skipped; rests on {subjects}" for (path, subjects), count in sorted(skipped.items())]
     if path := os.environ.get("RIGUP_SKIPPED_TESTS"):

@@ -23,6 +23,7 @@ UNWANTED = {
 }
 # Rules of CONTRIBUTING.md quote what they forbid.
 QUOTED = re.compile(r'"[^"\n]*"|`[^`\n]*`')
+TEST = re.compile(r"\s*def (test_\w+)")
 ERRORS = frozenset(
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, errors.RigupError)
 )
@@ -63,9 +64,9 @@ def paragraphs(path: Path) -> Iterator[tuple[int, str]]:
 
 def names_of_tests(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of every test of a module, as a text."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield node.lineno, node.name.replace("_", " ")
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if found := TEST.match(line):
+            yield number, found[1].replace("_", " ")
 
 
 def offenders() -> list[str]:

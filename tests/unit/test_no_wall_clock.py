@@ -64,7 +64,9 @@ def _reads_clock(value: ast.expr) -> bool:
 
 def test_no_fast_test_asserts_on_the_wall_clock() -> None:
     files = [path for folder in ("unit", "golden") for path in sorted((ROOT / "tests" / folder).rglob("*.py"))]
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in files for line in offenders(path.read_text())]
+    texts = ((path, path.read_text()) for path in files)
+    reading = [(path, text) for path, text in texts if any(f"{clock}(" in text for clock in CLOCKS)]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path, text in reading for line in offenders(text)]
     assert found == []
 
 

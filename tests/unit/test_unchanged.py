@@ -86,7 +86,8 @@ def forget_digests() -> None:
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A checkout with two tests that rest on one file, the second of which fails at first; and a cache of its own."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(pytester.path / "cache"))
-    monkeypatch.delenv("RIGUP_SKIPPED_TESTS", raising=False)
+    for name in ("RIGUP_SKIPPED_TESTS", "RIGUP_COUNTS"):
+        monkeypatch.delenv(name, raising=False)
     for path in (*EVERY_TEST, *PLANNER):
         (pytester.path / path).parent.mkdir(parents=True, exist_ok=True)
         (pytester.path / path).touch()
@@ -122,8 +123,10 @@ def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(
     said = project.runpytest_inprocess("-p", "tests.unchanged", "-p", "no:cacheprovider", "-ra").stdout.str()
     assert "test_it.py: 2 skipped; rests on subject.txt" in said and "SKIPPED" not in said
     monkeypatch.setenv("RIGUP_SKIPPED_TESTS", str(project.path / "skipped"))
+    monkeypatch.setenv("RIGUP_COUNTS", str(project.path / "counts"))
     ran(project)
     ran(project, "-n", "1")
+    assert (project.path / "counts").read_text() == "1 2\n" * 2
     assert (project.path / "skipped").read_text() == "test_it.py: 2 skipped; rests on subject.txt\n" * 2
     (project.path / "subject.txt").write_text("2")
     forget_digests()

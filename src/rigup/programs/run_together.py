@@ -25,6 +25,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from typing import NoReturn
 
 if __package__:
@@ -79,7 +80,9 @@ class EngineProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self.process = subprocess.Popen(self.words, start_new_session=True)
+        """Starts it; a stop that is asked for meanwhile follows, since it would not know of this process yet."""
+        with _stopped_afterwards():
+            self.process = subprocess.Popen(self.words, start_new_session=True)
 
     def check(self) -> None:
         """Ends this program if the engine has ended by itself."""
@@ -103,6 +106,19 @@ class EngineProcess:
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
+
+
+@contextlib.contextmanager
+def _stopped_afterwards() -> Iterator[None]:
+    """Handles SIGTERM when the block has ended. Blocking it would have the engine inherit that."""
+    came: list[int] = []
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    for number in came[:1]:
+        os.kill(os.getpid(), number)
 
 
 class NodeConnection:

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rigup.programs
+from rigup.programs import run_together
 from tests.hostile import SAFETY_S, ends
 
 PROGRAMS = Path(rigup.programs.__file__).parent
@@ -269,6 +271,24 @@ def test_a_host_that_stops_waits_no_longer_than_it_may(hosts: Hosts) -> None:
         hosts.running[2].terminate()
         assert hosts.running[2].wait(SAFETY_S) == 0
         wait_for(lambda: not any(hosts.runs(rank) for rank in range(3)))
+
+
+def test_a_stop_while_an_engine_starts_ends_that_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, known = subprocess.Popen, list[bool]()
+
+    def beginning(*words: Any, **more: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return begin(*words, **more)
+
+    engine = run_together.EngineProcess(["sleep", "3600"])
+    before = signal.signal(signal.SIGTERM, lambda number, frame: known.append(engine.process is not None))
+    try:
+        monkeypatch.setattr(subprocess, "Popen", beginning)
+        engine.start()
+        assert known == [True]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        engine.end()
 
 
 def test_a_host_that_waits_for_the_others_stops_at_once(hosts: Hosts) -> None:

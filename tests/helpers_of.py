@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from tests.kept_by_content import KeptByContent
+
 PACKAGES = ("tests", "benchmarks")
 # Of the checkout's own folders those that no subject has.
 FOLDERS = ("benchmarks/", "bin/", "deploy/", "docs/", "docs-site/")
@@ -33,28 +35,34 @@ def helpers_of(module: Path, root: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _named_by(path: Path, root: Path) -> tuple[Path, ...]:
     """The helpers that a module imports, and the files and folders that its strings name."""
-    tree = ast.parse(path.read_text())
-    return tuple(dict.fromkeys([*_imports(tree, root), *_paths(tree, path, root)]))
+    imported, strings = named_in(path.read_bytes())
+    modules = (root / f"{name.replace('.', '/')}.py" for name in imported)
+    return tuple(dict.fromkeys([*(module for module in modules if module.is_file()), *_paths(strings, path, root)]))
 
 
-def _imports(tree: ast.AST, root: Path) -> Iterator[Path]:
-    for node in ast.walk(tree):
+def _named_in(source: bytes) -> tuple[list[str], list[str]]:
+    """The modules of PACKAGES that a source imports, and its strings that may be paths."""
+    imported, strings = dict[str, None](), dict[str, None]()
+    for node in ast.walk(ast.parse(source)):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        for name in names:
-            if name.split(".")[0] in PACKAGES and (path := root / f"{name.replace('.', '/')}.py").is_file():
-                yield path
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH.fullmatch(node.value):
+            strings[node.value] = None
+        imported |= dict.fromkeys(name for name in names if name.split(".")[0] in PACKAGES)
+    return list(imported), list(strings)
 
 
-def _paths(tree: ast.AST, path: Path, root: Path) -> Iterator[Path]:
+named_in = KeptByContent(_named_in, Path(__file__).read_text())
+
+
+def _paths(strings: list[str], path: Path, root: Path) -> Iterator[Path]:
     """Beside the module, below tests/, and in FOLDERS; a folder with tests in it is a level."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH.fullmatch(node.value):
-            for folder in (path.parent, root / "tests", *([root] if node.value.startswith(FOLDERS) else [])):
-                there = folder / node.value
-                if there.is_file() or (there.is_dir() and next(there.rglob("test_*.py"), None) is None):
-                    yield there
-                    break
+    for string in strings:
+        for folder in (path.parent, root / "tests", *([root] if string.startswith(FOLDERS) else [])):
+            there = folder / string
+            if there.is_file() or (there.is_dir() and next(there.rglob("test_*.py"), None) is None):
+                yield there
+                break

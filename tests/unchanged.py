@@ -29,8 +29,8 @@ import pytest
 from rigup.cache import cache_folder
 from tests import fleet_starts
 from tests.applied_plans import PLANNER, Fleet, fleet_in, forget_others, keep, kept, plans_now, plans_of
-from tests.code_digest import digest_below
-from tests.helpers_of import helpers_of
+from tests.code_digest import code_digest, digest_below
+from tests.helpers_of import helpers_of, named_in
 from tests.subjects import EVERY_TEST, LAB, OUTPUT, PLANNING, TOOLKIT, paths_of
 
 UNCHANGED = "passed, unchanged since: "
@@ -93,6 +93,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # before the first test: files may change while the tests run
         item.stash[BEFORE] = Record(_name(item), _digest_of(item), planner)
         of_module[item.path, _subjects(item)].append(item)
+    for kept_by_content in (code_digest, named_in):
+        kept_by_content.save()
     if config.getoption("--everything"):
         return
     recorded = {item.nodeid: record_of(_name(item)) for item in marked}

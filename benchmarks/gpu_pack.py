@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,13 @@ def main() -> int:
     (source,) = (found for found in lock.sources if found.engine == "llama.cpp")
     (folder / "probe.sh").write_text(script())
     (folder / "verify.py").write_text(program())
-    repack(source, folder / "engine.tar.xz")
+    repack(source, folder / "engine.tar.xz", preset=0 if args.smallest else 6)
     write_gguf(folder / "model.gguf", KIND)
     catalogue = load_catalogue()
+    if args.smallest:
+        catalogue = replace(catalogue, gpus=catalogue.gpus[:1])
     (folder / "plans.json").write_text(json.dumps(tiny_plans(folder / "model.gguf", source, catalogue), indent=1))
-    for shape in SHAPES:
+    for shape in SHAPES[:1] if args.smallest else SHAPES:
         pack_shape(shape, folder / "shapes", source, catalogue)
     (folder / "kernels.json").write_text(json.dumps(shapes(catalogue), indent=1))
     words = [
@@ -77,12 +80,12 @@ def main() -> int:
     return 0 if size <= MOST_BYTES else 1
 
 
-def repack(source: LockedSource, target: Path) -> None:
+def repack(source: LockedSource, target: Path, preset: int) -> None:
     """Writes the locked archive, whose hash is checked, again with only what a build reads."""
     archive = fetch_source(source, cache_folder() / "sources", lambda done, total: None)
     with (
         tarfile.open(archive) as whole,
-        lzma.open(target, "wb", preset=6) as file,
+        lzma.open(target, "wb", preset=preset) as file,
         tarfile.open(fileobj=file, mode="w") as out,
     ):
         for member in whole:

@@ -21,6 +21,8 @@ settings.load_profile("brief")
 
 # The only folders, beside tests/slow, that bin/test collects for tests with these marks.
 FOLDERS = {"lab": ("lab",), "slow": ("lab", "golden"), "hypothesis": ("unit",), "alone": (), "rare": ()}
+# Of the tests on machines, those that would keep one worker busy when the others have ended.
+LONG = ("tests/lab/test_gateway.py", "tests/lab/test_side_by_side.py", "tests/lab/test_ubuntu.py")
 
 
 class FilesTogether(LoadScopeScheduling):
@@ -38,13 +40,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogethe
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Folders that stay together come first, since they take longest. What bin/test looks for lies where it looks."""
+    """What takes longest comes first. What bin/test looks for lies where it looks."""
     for item in items:
         for mark, folders in FOLDERS.items():
             if item.get_closest_marker(mark) and not {"slow", *folders} & set(item.path.parts):
                 places = " or ".join(f"tests/{folder}" for folder in ("slow", *folders))
                 raise pytest.UsageError(f"{item.nodeid}: marked {mark}, so it belongs in {places}")
-    items.sort(key=lambda item: not _in_folder_of_its_own(PurePath(item.nodeid.partition("::")[0])))
+    items.sort(key=lambda item: not _takes_long(PurePath(item.nodeid.partition("::")[0])))
+
+
+def _takes_long(path: PurePath) -> bool:
+    return _in_folder_of_its_own(path) or str(path) in LONG
 
 
 def _in_folder_of_its_own(path: PurePath) -> bool:

@@ -95,6 +95,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "roles/node_group.py",
         "src/rigup/operations/multinode",
         "src/rigup/programs/ray_node.py",
+        "src/rigup/programs/run_together.py",
         "src/rigup/run/multinode",
         "src/rigup/systemd/ray.py",
     ),
@@ -190,7 +191,6 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     OUTPUT: SHOWS,
     "the wheel": (".ci/release", "pyproject.toml", "src/rigup/toolkit.py", *(f"{NAMES_OF}{path}" for path in _SHIPPED)),
     TOOLKIT: (
-        "bin",
         "catalogue",
         "deploy",
         "files",

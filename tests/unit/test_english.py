@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rigup import errors
+from tests.kept_by_content import KeptByContent
 
 ROOT = Path(__file__).parents[2]
 CODE = ("src/rigup", "roles", "deploy")
@@ -29,18 +30,18 @@ ERRORS = frozenset(
 )
 
 
-def literals(path: Path) -> Iterator[tuple[int, str]]:
+def literals(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every string of a module; an f-string is one text, with {} where values go."""
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(source)
     within = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in within and (text := _text(node)):
             yield node.lineno, text
 
 
-def hints(path: Path) -> Iterator[tuple[int, str]]:
+def hints(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every hint that is written as a string: by name, or the second argument of an error."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             given = [word.value for word in node.keywords if word.arg == "hint"]
@@ -49,10 +50,10 @@ def hints(path: Path) -> Iterator[tuple[int, str]]:
                     yield part.lineno, _text(part)
 
 
-def paragraphs(path: Path) -> Iterator[tuple[int, str]]:
+def paragraphs(source: str) -> Iterator[tuple[int, str]]:
     """First line and text of every paragraph of a page, without its code blocks and quotations."""
     begun, lines, code = 1, [], False
-    for number, line in enumerate([*path.read_text().splitlines(), ""], 1):
+    for number, line in enumerate([*source.splitlines(), ""], 1):
         fence = line.lstrip().startswith("```")
         if fence or code or not line.strip():
             if lines:
@@ -62,32 +63,53 @@ def paragraphs(path: Path) -> Iterator[tuple[int, str]]:
             lines.append(line.strip())
 
 
-def names_of_tests(path: Path) -> Iterator[tuple[int, str]]:
+def names_of_tests(source: str) -> Iterator[tuple[int, str]]:
     """Line and name of every test of a module, as a text."""
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(source.splitlines(), 1):
         if found := TEST.match(line):
             yield number, found[1].replace("_", " ")
 
 
-def offenders() -> list[str]:
-    """`file:line: text, what to write instead`, of every text that should be written otherwise."""
-    modules = [path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))]
-    pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
-    texts = [(path, *found) for path in modules for found in literals(path)]
-    texts += [(path, *found) for path in pages for found in paragraphs(path)]
-    texts += [(path, *found) for path in sorted((ROOT / "tests").rglob("*.py")) for found in names_of_tests(path)]
-    found = [
-        (path, line, f"{_around(match)}: {advice}")
-        for path, line, text in texts
+def _of_module(source: bytes) -> list[tuple[int, str]]:
+    text = source.decode()
+    asked = [
+        (line, f"{hint}: a hint is an imperative or a command") for line, hint in hints(text) if hint.endswith("?")
+    ]
+    return [*_unwanted(literals(text)), *asked]
+
+
+def _of_page(source: bytes) -> list[tuple[int, str]]:
+    return _unwanted(paragraphs(source.decode()))
+
+
+def _of_tests(source: bytes) -> list[tuple[int, str]]:
+    return _unwanted(names_of_tests(source.decode()))
+
+
+def _unwanted(texts: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Line, and what stands there with what to write instead."""
+    return [
+        (line, f"{_around(match)}: {advice}")
+        for line, text in texts
         for pattern, advice in UNWANTED.items()
         for match in re.finditer(pattern, " ".join(text.split()))
     ]
-    found += [
-        (path, line, f"{text}: a hint is an imperative or a command")
-        for path in modules
-        for line, text in hints(path)
-        if text.endswith("?")
-    ]
+
+
+_VERSION = Path(__file__).read_text() + " ".join(sorted(ERRORS))
+of_module, of_page, of_tests = (KeptByContent(each, _VERSION) for each in (_of_module, _of_page, _of_tests))
+
+
+def offenders() -> list[str]:
+    """`file:line: text, what to write instead`, of every text that should be written otherwise."""
+    kinds = (
+        ([path for folder in CODE for path in (ROOT / folder).rglob("*.py")], of_module),
+        ([path for pattern in PAGES for path in ROOT.glob(pattern)], of_page),
+        ((ROOT / "tests").rglob("*.py"), of_tests),
+    )
+    found = [(path, line, said) for paths, kept in kinds for path in paths for line, said in kept(path.read_bytes())]
+    for _, kept in kinds:
+        kept.save()
     return [f"{path.relative_to(ROOT)}:{line}: {said}" for path, line, said in sorted(found)]
 
 
@@ -101,7 +123,7 @@ def test_texts_are_found_in_strings_f_strings_docstrings_names_and_pages(tmp_pat
         '"""Made anew."""\nraise InputError(f"{x} is no host", f"did you mean {y}?" if y else "is it on?")\n'
         'Finding(message="m", hint="is it on?")\n'
     )
-    assert sorted(literals(module)) == [
+    assert sorted(literals(module.read_text())) == [
         (1, "Made anew."),
         (2, "did you mean {}?"),
         (2, "is it on?"),
@@ -109,12 +131,12 @@ def test_texts_are_found_in_strings_f_strings_docstrings_names_and_pages(tmp_pat
         (3, "is it on?"),
         (3, "m"),
     ]
-    assert sorted(hints(module)) == [(2, "did you mean {}?"), (2, "is it on?"), (3, "is it on?")]
+    assert sorted(hints(module.read_text())) == [(2, "did you mean {}?"), (2, "is it on?"), (3, "is it on?")]
     module.write_text("def test_one() -> None: ...\nclass Kind:\n    def test_two_is_no_host(self) -> None: ...\n")
-    assert list(names_of_tests(module)) == [(1, "test one"), (3, "test two is no host")]
+    assert list(names_of_tests(module.read_text())) == [(1, "test one"), (3, "test two is no host")]
     page = tmp_path / "page.md"
     page.write_text('# Head\n\nOne is no\nfile, "anew".\n\n```\nanew\n```\nlast\n')
-    assert list(paragraphs(page)) == [(1, "# Head"), (3, 'One is no file, "".'), (9, "last")]
+    assert list(paragraphs(page.read_text())) == [(1, "# Head"), (3, 'One is no file, "".'), (9, "last")]
 
 
 def _alternatives(value: ast.expr) -> Iterator[ast.Constant | ast.JoinedStr]:

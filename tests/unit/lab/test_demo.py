@@ -21,7 +21,7 @@ PROGRAMS = {
     "python3": """
 case "$*" in "-m venv"*)
     echo "python3 -m venv" >>"$LOG"
-    mkdir -p "$4/bin" && printf '#!/bin/sh\\necho "python $1 $2 $3 $4" >>"$LOG"\\n' >"$4/bin/python"
+    mkdir -p "$4/bin" "$4/lib" && printf '#!/bin/sh\\necho "python $1 $2 $3 $4" >>"$LOG"\\n' >"$4/bin/python"
     chmod +x "$4/bin/python";;
 esac""",
 }
@@ -73,7 +73,8 @@ def run(folder: Path, user: int, *words: str, **environment: str) -> list[str]:
     log = folder / "log"
     log.write_text("")
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
-    told = {"PATH": path, "PYTHON": "python3", "LOG": str(log), "USER_ID": str(user), **environment}
+    told = {"PATH": path, "PYTHON": "python3", "LOG": str(log), "USER_ID": str(user)}
+    told |= {"XDG_CACHE_HOME": str(folder / "cache"), **environment}
     subprocess.run([folder / "bin/demo", *words], env=told, check=True, capture_output=True, timeout=60)
     return log.read_text().splitlines()
 

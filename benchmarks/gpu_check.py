@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD_SECONDS, START_SECONDS, PART_SECONDS = 420, 120, 90
 PROMPT_TOKENS, ANSWER_TOKENS = 2000, 256
 LONG_PROMPT_TOKENS = 30000
+SPARE_BYTES = 2 * 10**9
 BYTE_TOKENS = 256  # the first tokens of the pack's models are bytes
 BUFFER = re.compile(r"(\w+) +(model|KV|compute) buffer size = +([0-9.]+) MiB")
 EXPERTS_IN_HOST_MEMORY = {
@@ -216,6 +217,10 @@ def full_size(server: str | None, packed: Path, card: str, work: Path) -> dict[s
     if server is None or plan is None:
         raise Missing("there is no llama-server to serve with, or no plan for this card")
     model, began = work / "shape.gguf", time.monotonic()
+    model.unlink(missing_ok=True)
+    size, free = sum(size for _, size in said["fillings"]), shutil.disk_usage(work).free
+    if size > free - SPARE_BYTES:
+        raise Missing(f"{work} has {free / 1e9:.0f} GB of room, and the model takes {size / 1e9:.0f}: set TMPDIR")
     fill(model, lzma.decompress(packed.with_suffix(".head.xz").read_bytes()), said["fillings"])
     found: dict[str, Any] = {"plan": plan, "quant": said["quant"], "bytes": model.stat().st_size}
     found["written_seconds"] = round(time.monotonic() - began, 1)

@@ -1,7 +1,8 @@
 """Models of full size for `bin/gpu-check`: their shapes, without weights.
 
 Time and memory of an engine depend on shapes and types, not on values, so that the check fills the weights with what
-comes. Sizes are those of the makers' configurations; types are close to what a Q4_K_M file has, and Q8_0.
+comes. Sizes are those of the makers' config.json (Qwen/Qwen3-8B, Qwen3-32B, Qwen3-30B-A3B, MiniMaxAI/MiniMax-M2.5);
+types are close to what a Q4_K_M file has, and Q8_0.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from rigup.cache import cache_folder
@@ -48,5 +49,6 @@ class KeptByContent:
         self.new = False
 
     def _read(self) -> dict[str, Any]:
-        path = cache_folder() / "tests" / self.file
-        return dict(json.loads(path.read_text())) if path.is_file() else {}
+        with suppress(FileNotFoundError, ValueError):  # not there yet, or damaged
+            return dict(json.loads((cache_folder() / "tests" / self.file).read_text()))
+        return {}

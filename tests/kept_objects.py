@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Generator
 
 import pytest
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
     gc.disable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish() -> None:
-    gc.freeze()
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -11,7 +11,9 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu_check import EXPERTS_IN_HOST_MEMORY
+import pytest
+
+from benchmarks.gpu_check import EXPERTS_IN_HOST_MEMORY, Missing, full_size
 
 ROOT = Path(__file__).parents[2]
 CARD = "NVIDIA GeForce RTX 3090"
@@ -119,6 +121,14 @@ def test_a_model_of_full_size_is_made_and_served_as_planned_and_with_its_experts
     assert (found["bytes"], found["quant"]) == (len(HEAD) + 4 * 16 + 144 * 20 + 210 * 3, "Q4_K_M")
     assert found["compared"]["weights_mib"] == [2, 1.5]
     assert [len(found[name]["timings"]) for name in ("serving", *EXPERTS_IN_HOST_MEMORY)] == [3, 2, 2]
+
+
+def test_a_model_for_which_there_is_no_room_is_not_begun(tmp_path: Path) -> None:
+    packed = tmp_path / "Shape.json"
+    packed.write_text(json.dumps({**SHAPE, "fillings": [("Q4_K", 10**18)], "cards": {CARD: PLAN}}))
+    with pytest.raises(Missing, match="set TMPDIR"):
+        full_size("llama-server", packed, CARD, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["Shape.json"]
 
 
 def test_what_a_machine_lacks_is_said_and_the_rest_is_done(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def _stopped_afterwards() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, handler)
-    for number in came[:1]:
-        os.kill(os.getpid(), number)
+    if came:
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 class NodeConnection:

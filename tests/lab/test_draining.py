@@ -23,7 +23,7 @@ INSTALL = (
     "command -v nft >/dev/null && exit; apt-get update -qq && "
     "DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nftables"
 )
-# An engine that keeps connections open, and counts what it is asked.
+# An engine that counts what it is asked, and closes connections as uvicorn does: 5 s after an answer, never before one.
 KEEPS_OPEN = """
 import http.server, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -34,11 +34,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.send_header("Content-Length", "30"); self.end_headers()
         for _ in range(30):
             self.wfile.write(b"x"); self.wfile.flush(); time.sleep(0.1)
+        self.connection.settimeout(5)
 http.server.ThreadingHTTPServer(("0.0.0.0", 8700), Handler).serve_forever()
 """
-# One connection: an answer that is read while the port closes, then another request on it, then a new connection.
+# A connection without a request; another with an answer that is read while the port closes, then a further request on
+# it; then a new connection.
 CLIENT = """
-import http.client, sys
+import http.client, socket, sys
+silent = socket.create_connection((sys.argv[1], 8700))
 kept = http.client.HTTPConnection(sys.argv[1], 8700, timeout=20)
 kept.request("POST", "/", b"first")
 print("whole" if kept.getresponse().read() == b"x" * 30 else "cut", flush=True)
@@ -48,6 +51,7 @@ for connection in (kept, http.client.HTTPConnection(sys.argv[1], 8700, timeout=2
         print("answered", connection.getresponse().status, flush=True)
     except OSError as error:
         print(type(error).__name__, flush=True)
+print(silent.recv(1) or "closed by the engine")
 """
 
 
@@ -136,7 +140,7 @@ def test_a_closed_port_lets_an_answer_end_and_takes_no_request(fleet: Fleet) -> 
     program = "/usr/bin/python3 -EsS /opt/rigup/programs/drain.py"
     host.tell(
         f"rm -f /run/asked; systemd-run -q --unit={unit} -p KillMode=mixed -p TimeoutStopSec=60 "
-        f"-p 'ExecStop=-+{program} {unit} 8700 30' -p 'ExecStopPost=-+{program} {unit}' python3 /run/engine.py"
+        f"-p 'ExecStop=-+{program} {unit} 8700 55' -p 'ExecStopPost=-+{program} {unit}' python3 /run/engine.py"
     )
     wait_for(lambda: host.says("ss -Hltn sport = :8700 | grep -q ."), "the engine to listen")
     client = f"python3 /run/client.py {host.machine.inner_address}"
@@ -144,7 +148,13 @@ def test_a_closed_port_lets_an_answer_end_and_takes_no_request(fleet: Fleet) -> 
         read = pool.submit(lambda: fleet.hosts[1].machine.ssh(client).stdout)
         wait_for(lambda: host.says("test -s /run/asked"), "the answer to begin")
         host.tell(f"systemctl stop {unit}")
-        assert read.result().splitlines() == ["whole", "ConnectionResetError", "ConnectionRefusedError"]
+        assert "connections cut" not in host.tell(f"journalctl -o cat -u {unit}")
+        assert read.result().splitlines() == [
+            "whole",
+            "ConnectionResetError",
+            "ConnectionRefusedError",
+            "closed by the engine",
+        ]
     assert host.tell("cat /run/asked") == "asked"
     assert "drain_rigup" not in host.tell("nft list tables")
     host.tell("rm -f /run/asked /run/engine.py")

@@ -7,8 +7,10 @@ On SIGTERM, llama-server cuts what it streams, without an error. vLLM goes on li
 requests an empty answer; SGLang takes new ones, and may never be done. So the port is closed first. A new connection is
 refused, as after the stop. On a connection that exists, the next request is refused as well: a packet that begins with
 GET or POST can only be that, because a client sends nothing while it reads an answer. A refused request was never seen
-by the engine, so it can be sent elsewhere. Engines close a connection without a request after 5 s: cpp-httplib, and
-uvicorn as vLLM and SGLang configure it. A connection that is left is therefore one with a request in flight.
+by the engine, so it can be sent elsewhere. After an answer, engines close a connection that brings no further request
+within 5 s: cpp-httplib, and uvicorn as vLLM and SGLang configure it. uvicorn never closes one that brought none at all,
+such as one whose first request was refused here, or one that a browser opened in advance. So what is waited for is the
+connections on which something was received: each has a request in flight, or ends soon.
 
 Without nft new requests are still answered, and this ends at the first moment without connections.
 After SECONDS the unit's main process is killed, since llama-server would wait for its clients without answering them.
@@ -25,6 +27,7 @@ import time
 from pathlib import Path
 
 NFT = "/usr/sbin/nft"
+SS = "/usr/bin/ss"
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 ESTABLISHED = "01"
 POLL_SECONDS = 0.1
@@ -80,11 +83,21 @@ def connections(port: int) -> int:
     return found
 
 
+def with_requests(port: int) -> int:
+    """How many of them have received anything. Without ss, which knows that, all of them count."""
+    try:
+        words = (SS, "-HtniO", "state", "established", f"sport = :{port}")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return connections(port)
+    return sum(" bytes_received:" in line for line in done.stdout.splitlines())
+
+
 def wait(port: int, seconds: float) -> int:
-    """Waits until no connection is left, or for that long; returns how many are left."""
+    """Waits until no connection with a request is left, or for that long; returns how many are left."""
     began = time.monotonic()
     said = began - SAY_SECONDS
-    while left := connections(port):
+    while left := with_requests(port):
         now = time.monotonic()
         if now - began >= seconds:
             return left

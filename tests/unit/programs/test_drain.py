@@ -29,7 +29,7 @@ reject with tcp reset"""
 
 
 class Engine:
-    """Stands for an engine: a process that only its unit would end, and a port with one client."""
+    """Stands for an engine: a process that only its unit would end, and a port with one client, which has asked."""
 
     def __init__(self, family: socket.AddressFamily) -> None:
         self.process = subprocess.Popen((sys.executable, "-c", "import time; time.sleep(600)"))
@@ -38,6 +38,8 @@ class Engine:
         self.port = self.listener.getsockname()[1]
         self.client = socket.create_connection((address, self.port))
         self.served = self.listener.accept()[0]
+        self.client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        self.served.recv(1)
 
     def hang_up(self) -> None:
         """Ends the answer, as an engine does, and then the connection of the client."""
@@ -79,6 +81,19 @@ def test_an_idle_engine_is_told_at_once(engine: Engine) -> None:
     engine.hang_up()
     drain.main([UNIT, str(engine.port), "60"])
     assert engine.process.poll() is None
+
+
+def test_a_client_that_has_sent_nothing_is_not_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_connection(engine.listener.getsockname()[:2]) as silent, engine.listener.accept()[0]:
+        assert (drain.with_requests(engine.port), drain.connections(engine.port)) == (1, 2)
+        engine.hang_up()
+        drain.main([UNIT, str(engine.port), "60"])
+        assert engine.process.poll() is None
+        silent.sendall(b"GET")
+        assert drain.with_requests(engine.port) == 1
+    monkeypatch.setattr(drain, "SS", "/nonexistent/ss")
+    with socket.create_connection(engine.listener.getsockname()[:2]), engine.listener.accept()[0]:
+        assert drain.with_requests(engine.port) == 1
 
 
 def test_after_its_time_the_engine_is_killed(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,7 +156,7 @@ def test_the_port_is_closed_before_the_wait_and_opened_at_the_end(
     nft.write_text(f'#!/bin/sh\n[ "$1 $2" = "-f -" ] && cat > {tmp_path}/read\n')
     nft.chmod(0o755)
     monkeypatch.setattr(drain, "NFT", str(nft))
-    monkeypatch.setattr(drain, "connections", lambda port: 0)
+    monkeypatch.setattr(drain, "with_requests", lambda port: 0)
     monkeypatch.setenv("MAINPID", str(os.getpid()))
     drain.main([UNIT, "8000", "5"])
     assert (tmp_path / "read").read_text() == CLOSING

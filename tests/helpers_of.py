@@ -1,4 +1,7 @@
-"""What a test module is made of: the helpers that it imports, the conftest.py above it, and the files they name."""
+"""What a test module is made of: the helpers that it imports, the conftest.py above it, and the files they name.
+
+And the modules of rigup that it comes to import, itself, by its helpers, and by one another.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from tests.kept_by_content import KeptByContent
 
 PACKAGES = ("tests", "benchmarks")
+RIGUP, BY_NAME = "rigup", "importlib"
 # Of the checkout's own folders those that no subject has.
 FOLDERS = ("benchmarks/", "bin/", "deploy/", "docs/", "docs-site/")
 _PATH = re.compile(r"[\w.-]+(/[\w.-]+)*")
@@ -32,6 +36,33 @@ def helpers_of(module: Path, root: Path) -> tuple[str, ...]:
     return tuple(sorted(str(path.relative_to(root)) for path in found))
 
 
+@lru_cache(maxsize=256)
+def imports_of(module: Path, root: Path) -> tuple[str, ...]:
+    """The modules of rigup, by path below `root`; of one that imports by name, all below its folder."""
+    waiting, found = [module], set[Path]()
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += _imported_by(path, root)
+    return tuple(sorted(str(path.relative_to(root)) for path in found if root / "src" in path.parents))
+
+
+@lru_cache(maxsize=1024)
+def _imported_by(path: Path, root: Path) -> tuple[Path, ...]:
+    source, found = root / "src", set[Path]()
+    imported, _ = named_in(path.read_bytes())
+    for name in imported:
+        words = name.split(".")
+        if words[0] == BY_NAME:
+            found |= set(path.parent.rglob("*.py")) if source in path.parents else set()
+        else:
+            top = source if words[0] == RIGUP else root
+            places = [top.joinpath(*words[:count]) for count in range(1, len(words) + 1)]
+            found |= {place / "__init__.py" for place in places} | {places[-1].with_suffix(".py")}
+    return tuple(sorted(file for file in found if file.is_file()))
+
+
 @lru_cache(maxsize=1024)
 def _named_by(path: Path, root: Path) -> tuple[Path, ...]:
     """The helpers that a module imports, and the files and folders that its strings name."""
@@ -41,7 +72,7 @@ def _named_by(path: Path, root: Path) -> tuple[Path, ...]:
 
 
 def _named_in(source: bytes) -> tuple[list[str], list[str]]:
-    """The modules of PACKAGES that a source imports, and its strings that may be paths."""
+    """The modules of PACKAGES and of rigup that a source imports, importlib, and its strings that may be paths."""
     imported, strings = dict[str, None](), dict[str, None]()
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
@@ -51,7 +82,7 @@ def _named_in(source: bytes) -> tuple[list[str], list[str]]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _PATH.fullmatch(node.value):
             strings[node.value] = None
-        imported |= dict.fromkeys(name for name in names if name.split(".")[0] in PACKAGES)
+        imported |= dict.fromkeys(name for name in names if name.split(".")[0] in (*PACKAGES, RIGUP, BY_NAME))
     return list(imported), list(strings)
 
 

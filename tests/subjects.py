@@ -4,8 +4,9 @@ A subject is what acts for one purpose, on hosts and on the controlling machine 
 what acts. What decides and what shows belongs to none: a test rests on the plans that it applied instead, as bytes
 (tests/applied_plans.py), and the output has tests of its own.
 
-A test names what it exercises beyond the road that every apply takes, which tests/lab/test_apply.py walks; a recording
-holds that it does (tests/recorded_use.py). What no subject has is named by its path.
+A test names what it exercises beyond the road that every apply takes, which tests/lab/test_apply.py walks, and with
+GPUs tests/lab/driver/test_loaded.py; a recording holds that it does (tests/recorded_use.py). What no subject has is
+named by its path.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SHOWS = tuple(
     f"src/rigup/cli/{name}" for name in ("calibrate.py", "completion", "fit", "output", "page", "plan.py", "schema")
 )
 
-RUN, LAB, TOOLKIT, PLANNING, OUTPUT = "the run", "lab", "the toolkit", "the planner", "the output"
+RUN, LAB, TOOLKIT, PLANNING, DATA = "the run", "lab", "the toolkit", "the planner", "the data"
 
 PURPOSES: dict[str, tuple[str, ...]] = {
     # what a host gets
@@ -188,7 +189,8 @@ SUBJECTS: dict[str, tuple[str, ...]] = {
     **PURPOSES,
     RUN: _rest(),
     PLANNING: PLANNER,
-    OUTPUT: SHOWS,
+    "the output": SHOWS,
+    DATA: ("catalogue", "files", "group_data", "inventories", "rigup.lock", "src/rigup/catalogue/data"),
     "the wheel": (".ci/release", "pyproject.toml", "src/rigup/toolkit.py", *(f"{NAMES_OF}{path}" for path in _SHIPPED)),
     TOOLKIT: (
         "catalogue",

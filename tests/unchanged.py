@@ -3,8 +3,8 @@
 A pytest plugin. `@pytest.mark.rests_on("driver", "docs/lab.md")` names subjects of tests/subjects.py, and files and
 folders of the checkout. The test's own module counts too, and of it and of every module named the helpers that it
 imports and the files that they name; the lab where it boots machines; and the plans of the fleets that it applied
-(tests/applied_plans.py). A test on machines and a slow test rest on the whole toolkit where they name nothing, and so
-does a property with the planner and the output, where it is searched thoroughly.
+(tests/applied_plans.py). A test on machines and a slow test rest on the whole toolkit where they name nothing. A
+property that is searched thoroughly rests on the modules that its own module comes to import, and on the data.
 
 When a test passes, what it rested on before the run is recorded in the cache. The tests of a module that name the same
 go on from one another, so they are skipped all together or not at all. The end of the run lists what was skipped.
@@ -30,13 +30,15 @@ from rigup.cache import cache_folder
 from tests import fleet_starts
 from tests.applied_plans import PLANNER, Fleet, fleet_in, forget_others, keep, kept, plans_now, plans_of
 from tests.code_digest import code_digest, digest_below
-from tests.helpers_of import helpers_of, named_in
-from tests.subjects import EVERY_TEST, LAB, OUTPUT, PLANNING, TOOLKIT, paths_of
+from tests.helpers_of import helpers_of, imports_of, named_in
+from tests.subjects import DATA, EVERY_TEST, LAB, TOOLKIT, paths_of
 
 UNCHANGED = "passed, unchanged since: "
 RECORDS = "passed"
 THOROUGH = "thorough"
 """The profile of tests/conftest.py with many examples."""
+IMPORTED = "what it imports"
+"""A subject of each module's own."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Record:
 
 
 BEFORE = pytest.StashKey[Record]()
+PASSED = pytest.StashKey[bool]()
 applied: dict[Path, set[str]] = defaultdict(set)
 """The fleets, by name in the cache, that the tests of a module have applied."""
 _running: list[Path] = []
@@ -124,6 +127,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         _running.pop()
+        if _subjects(item):  # only now: its fixtures may have given it a cache of its own
+            _record_end(item)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -131,14 +136,20 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if _subjects(item):
-        if report.when == "call" and report.passed:
-            before = item.stash[BEFORE]
-            plans = {name: plans_of(name) for name in applied[item.path]}
-            Record(before.test, before.digest, before.planner, plans).write()
-        elif report.failed:
-            _path_of(_name(item)).unlink(missing_ok=True)
+    if report.failed or (report.when == "call" and report.passed):
+        item.stash[PASSED] = report.passed
     return report
+
+
+def _record_end(item: pytest.Item) -> None:
+    """Nothing is known of a test that was skipped or stopped."""
+    passed = item.stash.get(PASSED, None)
+    if passed:
+        before = item.stash[BEFORE]
+        plans = {name: plans_of(name) for name in applied[item.path]}
+        Record(before.test, before.digest, before.planner, plans).write()
+    elif passed is False:
+        _path_of(_name(item)).unlink(missing_ok=True)
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
@@ -182,7 +193,7 @@ def _subjects(item: pytest.Item) -> tuple[str, ...]:
     named = {str(subject) for mark in item.iter_markers("rests_on") for subject in mark.args}
     on_machines = item.get_closest_marker("lab") is not None
     if _is_searched_thoroughly(item):
-        return (OUTPUT, PLANNING, TOOLKIT)
+        return (DATA, IMPORTED)
     if not named and (on_machines or item.get_closest_marker("slow")):
         return (TOOLKIT,)
     return tuple(sorted({*named, LAB} if on_machines else named))
@@ -204,7 +215,8 @@ def _digest_of(item: pytest.Item) -> str:
 
 @cache
 def _digest(subjects: tuple[str, ...], module: Path, root: Path) -> str:
-    named = {path for subject in subjects for path in paths_of(subject)}
+    named = {path for subject in subjects if subject != IMPORTED for path in paths_of(subject)}
+    named |= set(imports_of(module, root)) if IMPORTED in subjects else set()
     modules = [module, *(root / subject for subject in subjects if subject.endswith(".py"))]
     return digest(sorted({*named, *EVERY_TEST, *(path for each in modules for path in helpers_of(each, root))}), root)
 

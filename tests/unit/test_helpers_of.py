@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers_of import helpers_of
+from tests.helpers_of import helpers_of, imports_of
 
 FILES = {
     "tests/conftest.py": "",
@@ -21,6 +21,11 @@ FILES = {
     "tests/unit/test_other.py": "",
     "docs/lab.md": "",
     "src/rigup/run.py": "",
+    "tests/unit/test_run.py": "from tests.unit.runs import made",
+    "tests/unit/runs.py": "from rigup.kinds import every",
+    "src/rigup/kinds/__init__.py": "from importlib import import_module",
+    "src/rigup/kinds/full.py": "import rigup.layout",
+    "src/rigup/layout.py": "import json",
 }
 
 
@@ -43,4 +48,12 @@ def test_helpers_are_followed_and_levels_and_sources_are_not(checkout: Path) -> 
         "tests/lab/stand_in_engine",
         "tests/lab/test_it.py",
         "tests/recorded.json",
+    )
+
+
+def test_imports_are_followed_through_helpers_and_by_name(checkout: Path) -> None:
+    assert imports_of(checkout / "tests/unit/test_run.py", checkout) == (
+        "src/rigup/kinds/__init__.py",
+        "src/rigup/kinds/full.py",
+        "src/rigup/layout.py",
     )

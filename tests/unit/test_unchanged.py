@@ -13,8 +13,8 @@ from tests import applied_plans, fleet_starts, unchanged
 from tests import helpers_of as helpers
 from tests.applied_plans import PLANNER
 from tests.code_digest import NAMES_OF, digest_below
-from tests.helpers_of import helpers_of
-from tests.subjects import EVERY_TEST, OUTPUT, SUBJECTS, TOOLKIT
+from tests.helpers_of import helpers_of, imports_of
+from tests.subjects import DATA, EVERY_TEST, SUBJECTS, TOOLKIT
 from tests.unchanged import digest
 
 pytest_plugins = ("pytester",)
@@ -78,7 +78,8 @@ def test_every_path_of_a_subject_exists(subject: str) -> None:
 
 def forget_digests() -> None:
     """Files have changed, which they do not within a run."""
-    for cached in (digest_below, unchanged._digest, applied_plans.plans_of, helpers_of, helpers._named_by):
+    of_files = (helpers_of, helpers._named_by, imports_of, helpers._imported_by)
+    for cached in (digest_below, unchanged._digest, applied_plans.plans_of, *of_files):
         cached.cache_clear()
 
 
@@ -112,6 +113,25 @@ def test_the_tests_of_a_module_are_skipped_together_once_all_have_passed(project
     assert ran(project) == {"passed": 1, "unchanged": 2}
     assert ran(project, "-n", "1") == {"passed": 1, "unchanged": 2}
     assert ran(project, "--everything") == {"passed": 3}
+
+
+def test_a_test_with_a_cache_of_its_own_is_recorded_all_the_same(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        test_it="""
+        import pytest
+
+        @pytest.mark.rests_on("subject.txt")
+        def test_alone(monkeypatch, tmp_path):
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+        @pytest.mark.rests_on("subject.txt")
+        def test_that_fails_at_its_end(request):
+            request.addfinalizer(lambda: 1 / request.config.getoption("--verbose"))
+        """
+    )
+    assert ran(project) == {"passed": 2, "errors": 1}
+    assert ran(project, "-v") == {"passed": 2}, "the end of the second failed"
+    assert ran(project) == {"unchanged": 2}
 
 
 def test_a_change_has_them_run_again_and_the_end_names_what_was_skipped(
@@ -160,11 +180,16 @@ def test_a_test_on_machines_that_names_nothing_rests_on_the_toolkit(
 def test_a_thorough_search_is_repeated_after_a_change_and_a_brief_one_always(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for subject in (TOOLKIT, OUTPUT):
-        monkeypatch.setitem(SUBJECTS, subject, ("subject.txt",))
+    monkeypatch.setitem(SUBJECTS, DATA, ("subject.txt",))
+    for name in ("adding", "numbers", "other"):
+        (project.path / f"src/rigup/{name}.py").write_text("")
+    (project.path / "src/rigup/adding.py").write_text("from rigup import numbers")
     project.makepyfile(
         test_it="""
         from hypothesis import given, settings, strategies
+
+        def add():
+            from rigup import adding
 
         settings.register_profile("thorough", max_examples=20)
 
@@ -177,10 +202,14 @@ def test_a_thorough_search_is_repeated_after_a_change_and_a_brief_one_always(
     assert ran(project) == ran(project) == ran(project, *thorough) == {"passed": 1}
     assert ran(project, *thorough) == {"unchanged": 1}
     assert ran(project) == {"passed": 1}
-    for changed in ("subject.txt", PLANNER[-1]):
+    for changed, outcome in (
+        ("subject.txt", "passed"),
+        ("src/rigup/numbers.py", "passed"),
+        ("src/rigup/other.py", "unchanged"),
+    ):
         (project.path / changed).write_text("number = 2")
         forget_digests()
-        assert ran(project, *thorough) == {"passed": 1}, changed
+        assert ran(project, *thorough) == {outcome: 1}, changed
 
 
 def test_what_changes_during_the_run_is_tested_again(project: pytest.Pytester) -> None:

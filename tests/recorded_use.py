@@ -1,8 +1,8 @@
 """Holds that tests on machines name what they use: `bin/test --all` records which functions each of them runs.
 
 A test uses a subject if a function of it runs, in the test or in a program that it starts, which does not run on the
-road that every apply takes (ROAD). Programs on hosts are not recorded: what starts them is. Every test on machines
-rests on the lab, named or not.
+roads that every apply takes, without GPUs and with them (ROADS). Programs on hosts are not recorded: what starts them
+is. Every test on machines rests on the lab, named or not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 from tests.subjects import LAB, PURPOSES, RUN, TOOLKIT, files_of
 
-ROAD = "tests/lab/test_apply.py"
+ROADS = ("tests/lab/test_apply.py", "tests/lab/driver/test_loaded.py")
 VARIABLE = "RIGUP_RECORD_USE"
 NAMED = "named"
 
@@ -63,7 +63,7 @@ def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str,
     What tests of a module that name the same use is taken together: one of them makes what the others go on with.
     """
     subject_of = {file: subject for subject in {*PURPOSES, RUN} - {LAB} for file in files_of(subject)}
-    road = {function for test, functions in use.items() if _module(test) == ROAD for function in functions}
+    road = {function for test, functions in use.items() if _module(test) in ROADS for function in functions}
     together: dict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
     for test, names in named_by.items():
         together[_module(test), tuple(sorted(names))] |= use.get(test, set())

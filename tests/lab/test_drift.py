@@ -13,7 +13,7 @@ from tests.unit.run.test_drift import LEFT_OVER
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.rests_on("the run", "drift and status", "reports", "weights", "driver", "images"),
+    pytest.mark.rests_on("the run", "drift and status", "reports", "weights", "images"),
 ]
 
 OVERRIDE = f"{UNIT_FILE}.d/override.conf"

@@ -22,7 +22,7 @@ from rigup.lab.machine import Machine
 from rigup.lab.packages.nvidia_repository import cuda_repository
 from tests.lab.fleet_fixtures import made_lab
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "driver", "new hosts")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "new hosts")]
 
 RIG = "RTX PRO 6000 Blackwell Workstation Edition, 2x RTX 3090"
 NAMES = ["NVIDIA RTX PRO 6000 Blackwell Workstation Edition", *["NVIDIA GeForce RTX 3090"] * 2]

@@ -25,10 +25,9 @@ from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import OLD, GpuFleet, error, made_gpu_fleet
 from tests.lab.installed_fleet import MEMORY_GIB, Installed, provide
 
-pytestmark = [
-    pytest.mark.lab,
-    pytest.mark.rests_on("the run", "weights", "builds from source", "environments", "driver"),
-]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights")]
+with_builds = pytest.mark.rests_on("builds from source", "environments")
+with_driver = pytest.mark.rests_on("driver")
 
 # bytes a second of each transfer: all jobs must have begun, and the driver be there, before the weights are
 SLOW, SLOWER = 400_000, 60_000
@@ -128,6 +127,7 @@ def kill_at_ten_moments(fleet: Fleet, seed: int, first: float, last: float, *wor
             fleet.host.release_build()
 
 
+@with_builds
 @pytest.mark.parametrize("sessions", [10, 1])
 def test_all_go_on_at_the_same_time_and_the_start_waits_for_them(bare: TwoServices, sessions: int) -> None:
     """sessions: how many the SSH server allows at a time."""
@@ -147,6 +147,7 @@ def test_all_go_on_at_the_same_time_and_the_start_waits_for_them(bare: TwoServic
     assert (again["state"], again["changes"], again["steps"]) == ("unchanged", [], [])
 
 
+@with_builds
 def test_kill_9_while_three_are_at_work(bare: TwoServices) -> None:
     first, before = bare.start("apply", "--yes"), len(bare.hub.log())
     at_work(bare)
@@ -163,6 +164,7 @@ def test_kill_9_while_three_are_at_work(bare: TwoServices) -> None:
     bare.converges()
 
 
+@with_builds
 def test_the_disk_fills_while_three_write(bare: TwoServices) -> None:
     run = bare.start("apply", "--yes")
     at_work(bare)
@@ -176,6 +178,7 @@ def test_the_disk_fills_while_three_write(bare: TwoServices) -> None:
     finish(bare)
 
 
+@with_builds
 def test_ctrl_c_while_three_are_at_work(bare: TwoServices) -> None:
     run = bare.start("apply", "--yes")
     at_work(bare)
@@ -188,6 +191,7 @@ def test_ctrl_c_while_three_are_at_work(bare: TwoServices) -> None:
     finish(bare)
 
 
+@with_builds
 def test_the_network_is_cut_while_three_are_at_work_and_comes_back(bare: TwoServices) -> None:
     run = bare.start("apply", "--yes")
     at_work(bare)
@@ -204,6 +208,7 @@ def test_the_network_is_cut_while_three_are_at_work_and_comes_back(bare: TwoServ
     bare.converges()
 
 
+@with_builds
 def test_the_power_goes_while_three_are_at_work(bare: TwoServices) -> None:
     run = bare.start("apply", "--yes")
     at_work(bare)
@@ -218,6 +223,7 @@ def test_the_power_goes_while_three_are_at_work(bare: TwoServices) -> None:
     assert [entry for entry in bare.hub.log()[before:] if entry["status"] == 206], "nothing was continued"
 
 
+@with_builds
 @pytest.mark.slow
 def test_kill_9_at_ten_moments(bare: TwoServices) -> None:
     before = len(bare.hub.log())
@@ -249,6 +255,7 @@ def gets_its_driver(fleet: GpuFleet) -> None:
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
 
 
+@with_driver
 @pytest.mark.slow
 def test_kill_9_at_ten_moments_of_a_driver(driverless: GpuFleet) -> None:
     before = len(driverless.hub.log())
@@ -257,6 +264,7 @@ def test_kill_9_at_ten_moments_of_a_driver(driverless: GpuFleet) -> None:
     assert whole_files(driverless, before) <= len(FILES), "files came more than once"
 
 
+@with_driver
 @pytest.mark.slow
 def test_the_power_goes_while_the_driver_is_installed(driverless: GpuFleet) -> None:
     run = driverless.start("apply", "--yes", "--reboot")
@@ -271,6 +279,7 @@ def test_the_power_goes_while_the_driver_is_installed(driverless: GpuFleet) -> N
     assert [entry for entry in driverless.hub.log()[before:] if entry["status"] == 206], "nothing was continued"
 
 
+@with_driver
 @pytest.mark.slow
 def test_packages_that_do_not_fit_beside_the_weights_are_refused_while_they_come(driverless: GpuFleet) -> None:
     driverless.host.machine.fill_disk(leave_mib=FOR_WEIGHTS_AND_BUILD_MIB)

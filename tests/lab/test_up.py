@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.fleet import ANSWER, Fleet, Run
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "new hosts", "locking", "the planner")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "new hosts", "locking")]
 
 MODEL = "SmolLM2-135M-Instruct"
 

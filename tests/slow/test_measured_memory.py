@@ -14,7 +14,13 @@ from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.lab,
-    pytest.mark.rests_on("the run", "drift and status", "driver", "the planner"),
+    pytest.mark.rests_on(
+        "the run",
+        "drift and status",
+        "src/rigup/cli/calibrate.py",
+        "src/rigup/planner/memory/calibration.py",
+        "src/rigup/planner/memory/overhead.py",
+    ),
 ]
 
 # As llama.cpp b11434 says it at --verbosity 4; the first of its devices is whichever card it was given.

@@ -14,7 +14,7 @@ from rigup.monitoring.exporters import GPU_FILES, GPU_UNIT, NODE_UNIT, TIMER
 from tests.lab.fleet import Run
 from tests.lab.gpu_fleet import NEW, OLD, GpuFleet, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "monitoring", "driver")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "monitoring")]
 
 BOTH = {"dcgm_exporter": True}
 VERSIONS = "dpkg-query -W -f '${Version}\\n' datacenter-gpu-manager-4-core datacenter-gpu-manager-exporter"

@@ -10,7 +10,7 @@ import pytest
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.gpu_fleet import OLD, GpuFleet, made_gpu_fleet, steps
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "driver")]
+pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run")]
 
 SMALL = {"model": "SmolLM2-135M-Instruct", "context": 8192}
 PAIRS = {"left": {**SMALL, "gpus": [0, 1]}, "right": {**SMALL, "gpus": [2, 3], "port": 8001}}

@@ -15,7 +15,7 @@ from tests.lab.gpu_fleet import GpuFleet
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.slow,
-    pytest.mark.rests_on("the run", "links", "driver", "benchmarks of services", "running services", "gateways"),
+    pytest.mark.rests_on("the run", "links", "benchmarks of services", "running services", "gateways"),
 ]
 
 

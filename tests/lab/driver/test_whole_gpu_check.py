@@ -24,7 +24,7 @@ from tests.unit.test_gpu_check import SERVER
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.slow,
-    pytest.mark.rests_on("the run", "links", "benchmarks of services", "driver", "locking", "new hosts"),
+    pytest.mark.rests_on("the run", "links", "benchmarks of services", "locking", "new hosts"),
 ]
 
 ROOT = Path(__file__).parents[3]

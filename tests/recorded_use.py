@@ -1,8 +1,8 @@
 """Holds that tests on machines name what they use: `bin/test --all` records which functions each of them runs.
 
-A test uses a subject if a function of it runs, in the test or in a program that it starts, which does not run on the
-roads that every apply takes, without GPUs and with them (ROADS). Programs on hosts are not recorded: what starts them
-is. Every test on machines rests on the lab, named or not.
+A test uses a subject if a function of it runs, in the test or in a program that it starts, which runs neither on the
+roads that every apply takes, without GPUs and with them (ROADS), nor in any test that names the subject. Programs on
+hosts are not recorded: what starts them is. Every test on machines rests on the lab, named or not.
 """
 
 from __future__ import annotations
@@ -67,18 +67,21 @@ def unnamed(use: Use, named_by: dict[str, set[str]]) -> Iterator[tuple[str, str,
     together: dict[tuple[str, tuple[str, ...]], set[str]] = defaultdict(set)
     for test, names in named_by.items():
         together[_module(test), tuple(sorted(names))] |= use.get(test, set())
+    held = {key: {file for subject in key[1] for file in files_of(subject)} for key in together}
+    own = {function for key, functions in together.items() for function in functions if _file(function) in held[key]}
     for (module, subjects), functions in sorted(together.items()):
         if not subjects or TOOLKIT in subjects:
             continue
         used: dict[str, list[str]] = defaultdict(list)
-        for function in sorted(functions - road):
-            subject = subject_of.get(function.partition(" ")[0])
-            if subject is not None:
+        for function in sorted(functions - road - own):
+            if subject := subject_of.get(_file(function)):
                 used[subject].append(function)
-        covered = {file for subject in subjects for file in files_of(subject)}
         for subject, its_functions in used.items():
-            if missing := [function for function in its_functions if function.partition(" ")[0] not in covered]:
-                yield module, subject, missing
+            yield module, subject, its_functions
+
+
+def _file(function: str) -> str:
+    return function.partition(" ")[0]
 
 
 def _module(test: str) -> str:

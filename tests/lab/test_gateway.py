@@ -30,7 +30,11 @@ from tests.gateways import SMG
 from tests.lab.fleet import ANSWER, ROOTS, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "gateways", "rollback", "locking", "builds from source")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "gateways", "rollback", "locking", "builds from source"),
+    pytest.mark.rests_on("src/rigup/operations/builds/wheels.py", "src/rigup/programs/release_metrics.py"),
+]
 
 MODEL = "smollm2-135m-instruct"
 PORT = 8080

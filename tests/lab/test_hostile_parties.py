@@ -28,7 +28,10 @@ from tests.lab.hostile_parties import (
 )
 from tests.unit.sources.hostile_server import hostile_server
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "weights", "locking", "running services")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "weights", "locking", "running services", "src/rigup/run/drift.py"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,10 @@ import pytest
 from rigup.systemd.port_guard import closing_unit
 from tests.lab.fleet import Fleet, wait_for
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "benchmarks of services", "evaluation")]
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "benchmarks of services", "evaluation", "src/rigup/connection/tunnel.py"),
+]
 
 KEY = "sk-of-the-service-thirty-two-letters"
 HEARD = "/var/tmp/heard"

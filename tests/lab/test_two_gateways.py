@@ -12,7 +12,7 @@ from rigup.gateway.paths import SHARED_FILE, SHARED_UNIT, SHARED_UNIT_FILE, UNIT
 from tests.lab.fleet import ANSWER, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 
-pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "gateways")]
+pytestmark = [pytest.mark.lab, pytest.mark.rests_on("the run", "gateways", "src/rigup/programs/release_metrics.py")]
 
 MODEL, PORT = "smollm2-135m-instruct", 8080
 KEYS = {"backends": "backend-key-0123456789", "team-a": "client-key-of-team-a"}

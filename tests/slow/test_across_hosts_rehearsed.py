@@ -17,7 +17,11 @@ from tests.lab.fleet import REHEARSAL, UNIT, Fleet, Host, wait_for
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.readers import Readers, all_whole
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("the run", "node groups")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.lab,
+    pytest.mark.rests_on("the run", "node groups", "src/rigup/run/rollback.py"),
+]
 
 PATIENCE = 20
 CURRENT = "/etc/rigup/services/chat/current"

@@ -16,7 +16,11 @@ from tests.lab.fleet import Run, wait_for
 from tests.lab.test_draining import INSTALL
 from tests.slow.vllm_fleet import VllmFleet, made_vllm_fleet
 
-pytestmark = [pytest.mark.slow, pytest.mark.lab, pytest.mark.rests_on("vLLM's package", "environments")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.lab,
+    pytest.mark.rests_on("vLLM's package", "environments", "src/rigup/artifacts.py"),
+]
 SECONDS = 900
 
 

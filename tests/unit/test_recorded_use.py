@@ -36,6 +36,14 @@ def test_what_a_test_uses_beyond_the_road_has_a_name(
         assert list(unnamed({TEST: used, f"{road}::test": {FETCH}}, {TEST: named})) == found
 
 
+def test_what_a_test_that_names_the_subject_runs_as_well_needs_no_name() -> None:
+    other = "tests/lab/test_gateways.py::test_that_drains"
+    use, names = {TEST: {DRAIN}, other: {DRAIN}}, {TEST: {"the run"}, other: {"gateways"}}
+    assert list(unnamed(use, names)) == []
+    use[other] = set()
+    assert list(unnamed(use, names)) == [(IT, "gateways", [DRAIN])]
+
+
 def test_the_recorder_writes_down_what_a_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environment = {**os.environ, VARIABLE: str(tmp_path), "PYTHONPATH": str(ROOT / "tests/recording")}
     environment["PYTEST_CURRENT_TEST"] = f"{TEST} (call)"

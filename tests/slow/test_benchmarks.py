@@ -23,6 +23,7 @@ from benchmarks.checked_change import CHANGES, Change
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = "benchmarks"
+LISTS = "src/rigup/lockfile/package_lists.py"
 
 
 class Form(NamedTuple):
@@ -51,7 +52,7 @@ FORMS = (
     Form("gateway", "", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "requests": ',), ("gateways",)),
     Form("gateway", "--latency", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "direct_ms": ',), ("gateways",)),
     Form("gateway", "--many", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "mib": ',), ("gateways",)),
-    Form("llama_cpp_versions", "b11434", ("llama.cpp b11434: llama-server of ",), ("builds from source",)),
+    Form("llama_cpp_versions", "b11434", ("llama.cpp b11434: llama-server of ",), ("builds from source", LISTS)),
     Form(
         "first_start",
         "",
@@ -106,7 +107,7 @@ FORMS = (
             "| the only gateway is killed |",
             "| plain `systemctl restart`, host by host |",
         ),
-        ("the run", "gateways", "rollback", "rollouts"),
+        ("the run", "gateways", "rollback", "rollouts", LISTS),
         lab=True,
     ),
 )

@@ -28,6 +28,7 @@ __all__ = ["hub"]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.rests_on("llama.cpp's package", "vLLM's package", "SGLang's package", "environments", "locking"),
+    pytest.mark.rests_on("src/rigup/artifacts.py"),
 ]
 
 KINDS: list[tuple[str, str, Variant, Architecture]] = [

@@ -19,7 +19,9 @@ from tests.slow.vllm_fleet import VllmFleet, made_vllm_fleet
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.lab,
-    pytest.mark.rests_on("vLLM's package", "environments", "src/rigup/artifacts.py"),
+    pytest.mark.rests_on(
+        "vLLM's package", "environments", "src/rigup/artifacts.py", "src/rigup/sources/safetensors_files.py"
+    ),
 ]
 SECONDS = 900
 

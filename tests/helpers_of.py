@@ -17,7 +17,7 @@ PACKAGES = ("tests", "benchmarks")
 RIGUP, BY_NAME = "rigup", "importlib"
 # Of the checkout's own folders those that no subject has.
 FOLDERS = ("benchmarks/", "bin/", "deploy/", "docs/", "docs-site/")
-_PATH = re.compile(r"[\w.-]+(/[\w.-]+)*")
+_PATH = re.compile(r"\w[\w.-]*(/[\w.-]+)*")
 
 
 @lru_cache(maxsize=256)

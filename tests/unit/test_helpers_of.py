@@ -14,7 +14,9 @@ FILES = {
     "tests/lab/conftest.py": "from tests.lab import fleet",
     "tests/lab/fleet.py": 'HERE = "stand_in_engine"',
     "tests/lab/stand_in_engine/server.c": "",
-    "tests/lab/readers.py": "from tests.certificates import key",
+    "tests/lab/readers.py": "import tests.tools.made\nfrom tests.certificates import key",
+    "tests/tools/made.py": 'names = ".", "..", "recorded.json"',
+    "tests/tools/other.py": "",
     "tests/lab/other.py": "",
     "tests/lab/test_it.py": 'from tests.lab.readers import read\nnames = "unit", "recorded.json", "docs/lab.md", "src"',
     "tests/recorded.json": "{}",
@@ -48,6 +50,7 @@ def test_helpers_are_followed_and_levels_and_sources_are_not(checkout: Path) -> 
         "tests/lab/stand_in_engine",
         "tests/lab/test_it.py",
         "tests/recorded.json",
+        "tests/tools/made.py",
     )
 
 

@@ -73,7 +73,7 @@ def test_what_is_not_a_file_of_weights(make: Any, says: str, tmp_path: Path) -> 
 
 
 def test_more_files_than_a_command_line_has_room_for(tmp_path: Path) -> None:
-    paths = [str(tmp_path / f"{'x' * 180}-{number}.json") for number in range(1000)]
+    paths = [str(tmp_path / f"{'x' * 240}-{number}.json") for number in range(600)]
     for path in paths:
         Path(path).write_bytes(b"{}")
     assert host_files.file_sizes(BOX, paths) == dict.fromkeys(paths, 2)

@@ -35,6 +35,7 @@ SETTINGS: dict[str, Any] = {
     "close_after": None,  # seconds after an answer at which its connection is closed, without a word before
     "keep_times": True,
     "metrics": True,
+    "metrics_first": 0,  # how often the metrics must have been asked for before any but spare requests are answered
     "router": False,  # llama.cpp's: what is not a completion must name the model, and not have it loaded
 }
 NAMED = {"model": "mock", "autoload": "false"}
@@ -55,6 +56,7 @@ class Engine:
         self.queue: list[Generation] = []
         self.times: dict[str, list[tuple[float, float]]] = {}
         self.asked = 0
+        self.metrics_asked = 0
 
     def take(self, generation: Generation) -> None:
         self.queue.append(generation)
@@ -67,6 +69,8 @@ class Engine:
         self.admit()
 
     def admit(self) -> None:
+        if self.asked > self.settings["spare_requests"] and self.metrics_asked < self.settings["metrics_first"]:
+            return
         while self.queue and len(self.running) < self.settings["running"]:
             generation = self.queue.pop(0)
             self.running.add(generation)
@@ -213,6 +217,8 @@ class Connection(asyncio.Protocol):
             self.reply(400, {"error": {"message": "model name is missing from the request"}})
         elif path == "/metrics" and settings["style"] in METRICS and settings["metrics"]:
             self.reply(200, self.engine.metrics())
+            self.engine.metrics_asked += 1
+            self.engine.admit()
         elif path == "/version" and settings["style"] == "vllm":
             self.reply(200, {"version": "0.0.1"})
         elif path == "/props" and settings["style"] == "llama.cpp":

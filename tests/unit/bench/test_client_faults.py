@@ -51,7 +51,7 @@ def test_something_else_there() -> None:
 
 
 def test_a_key_that_is_wrong_or_lacking_and_a_model_that_is_not_there(engine: Callable[..., Engine]) -> None:
-    mock = engine(key="right")
+    mock = engine(key="right", spare_requests=1, metrics_first=2)
     cases = {
         (None, None): ("URL requires an API key", "name the file with the key: --api-key-file"),
         ("wrong", None): ("URL rejects this API key", "check the service's key"),

@@ -54,7 +54,7 @@ def test_engines_with_a_tokenizer_get_token_ids(engine: Callable[..., Engine], s
 
 
 def test_llama_cpps_router_is_asked_about_the_model_and_has_none_loaded(engine: Callable[..., Engine]) -> None:
-    router = engine(style="llama.cpp", router=True, context=4096, itl=0.1)
+    router = engine(style="llama.cpp", router=True, context=4096, spare_requests=1, metrics_first=2)
     result = measure(router.url, LevelRequest(2, 100, 20, requests=4))
     assert (result["endpoint"]["prompts"], result["endpoint"]["context"]) == ("token ids", 4096)
     assert result["levels"][0]["engine"] is not None  # its metrics

@@ -29,6 +29,7 @@ PROGRAMS = (
     "build_environment.py",
     "build_source.py",
     "check_build.py",
+    "compile_kernels.py",
     "curl_transfers.py",
     "pull_image.py",
     "fetch_weights.py",

@@ -54,9 +54,34 @@ class LockedEnvironment(_LockedBuild):
             raise ValueError(f"addresses names {stray[0]}, which is not among files")
         return self
 
-    def has(self, project: str) -> bool:
-        """Whether a project is among its packages; project: its name on the index, in lower case, with hyphens."""
-        return any(file.partition("-")[0].lower().replace("_", "-") == project for file in self.files)
+    def has(self, project: str, series: str = "") -> bool:
+        """Whether a project is among its packages, in a version of a series ("13.0") if one is named.
+
+        project: its name on the index, in lower case, with hyphens.
+        """
+        names = (file.split("-")[:2] for file in self.files)
+        return any(
+            name.lower().replace("_", "-") == project and f"{version}.".startswith(f"{series}." if series else "")
+            for name, version in names
+        )
+
+
+class CudaCompiler(Frozen):
+    """CUDA's compiler as packages of an environment bring it, for kernels that the engine compiles on the host.
+
+    package, series: what has to be among the packages, and the CUDA series of the environment's headers, which it must
+    fit ("13.0"). folder: where it is below site-packages. kernels: functions that describe modules of FlashInfer
+    ("flashinfer.jit.sampling:gen_sampling_module"), which the engine needs in its start and which are compiled with the
+    environment.
+    compute_capabilities: those that `kernels` are compiled for, ascending: the rig's; () in the catalogue.
+    """
+
+    package: Word
+    series: Word
+    folder: str
+    kernels: tuple[str, ...] = ()
+    compute_capabilities: tuple[str, ...] = ()
+    source: str
 
 
 class LockedHarness(Frozen):

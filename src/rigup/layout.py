@@ -19,6 +19,8 @@ LOG = "/var/log/rigup"
 APPLY_RECORDS = f"{LOG}/applies.jsonl"
 # Folders of every host, root:root 755, parents first: only root can write there.
 ROOTS = ("/opt/rigup", BUILDS, PROGRAMS, "/var/lib/rigup", WEIGHTS, JOBS, CONFIGURATION, SERVICES)
+# Below a build's folder: CUDA's compiler and libraries as engines look for them, for the kernels that they compile.
+CUDA_HOME = "cuda"
 # Not a possible service name: each service's cache is next to it, under the service's name.
 PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"

@@ -7,7 +7,7 @@ offline, and a `BoundPlan` is exact: it includes the results of probing the host
 from collections.abc import Iterable
 from typing import Literal
 
-from rigup.artifacts import Architecture, LockedEnvironment, LockedImage, LockedUv, Variant
+from rigup.artifacts import Architecture, CudaCompiler, LockedEnvironment, LockedImage, LockedUv, Variant
 from rigup.layout import weights_folder
 from rigup.lock import LockedFile
 from rigup.node import Node, PeerPort, address_of
@@ -93,6 +93,7 @@ class Build(Frozen):
     pinned_runtime_packages: NVIDIA's, by name with the version that the lock has. environment, uv: of a wheel build;
     image: of an image build; None while not locked.
     provides: versions of distributions that the environment replaces without containing them.
+    compiler: None where the engine compiles no GPU kernels on the host, or comes with all that it needs for them.
     made_for: None for a build that needs no GPU.
     Nothing in it depends on a host beyond the rig.
     """
@@ -116,7 +117,14 @@ class Build(Frozen):
     provides: dict[str, str] = {}
     uv: LockedUv | None = None
     image: LockedImage | None = None
+    compiler: CudaCompiler | None = None
     made_for: MadeFor | None = None
+
+    @property
+    def own_compiler(self) -> CudaCompiler | None:
+        """Its compiler, if the locked packages have it: locks of rigup before December 2026 do not."""
+        wanted, there = self.compiler, self.environment
+        return wanted if wanted and there and there.has(wanted.package, wanted.series) else None
 
 
 class Checkpoint(Frozen):

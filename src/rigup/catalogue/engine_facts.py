@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from rigup.artifacts import Variant
+from rigup.artifacts import CudaCompiler, Variant
 from rigup.catalogue.versions import Ranged
 from rigup.units import Capability, Frozen, compute_capability
 
@@ -83,6 +83,7 @@ class EnvironmentRecipe(Ranged):
     uv, the minor version. overrides: requirements that replace those of packages. excludes: packages to leave out.
     indexes: package to the address of its own index; {version} stands for the release.
     provides: further names of the project, with versions. runtime_packages: Debian packages that it needs at run time.
+    compiler: that of its GPU kernels, which `requirements` bring.
     """
 
     variant: Variant = "cuda"
@@ -96,6 +97,7 @@ class EnvironmentRecipe(Ranged):
     requirements: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()
     ray: str | None = None
+    compiler: CudaCompiler | None = None
 
 
 class Recipe(Frozen):

@@ -40,7 +40,7 @@ def command(candidate: Candidate, checkpoint: Checkpoint, rank: int = 0, draft: 
         else _words(engine, candidate, checkpoint, rank, draft),
         environment=dict(sorted({**variables, **candidate.service.environment}.items())),
         served_name=candidate.served_name,
-        start_timeout_s=start_timeout_s(checkpoint, candidate.service),
+        start_timeout_s=start_timeout_s(candidate, checkpoint),
     )
 
 

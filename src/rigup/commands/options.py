@@ -9,11 +9,14 @@ from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.layout import weights_folder
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
-from rigup.service import FlagValue, Service
+from rigup.service import FlagValue
 
 UNPINNED = "main"
 READ_BYTES_PER_SECOND = 250_000_000
 WARM_UP_SECONDS = 300
+# An engine of wheels compiles GPU kernels in its first start, and the modules of FlashInfer take minutes each
+# (docs/measurements): a limit for what still works, since an engine that fails ends by itself.
+COMPILE_SECONDS = 1800
 
 Options = dict[str, FlagValue]
 
@@ -103,8 +106,9 @@ def gpu_variables(candidate: Candidate) -> dict[str, str]:
     return variables
 
 
-def start_timeout_s(checkpoint: Checkpoint, service: Service) -> int:
-    """Seconds: the service's own, otherwise the time to read all bytes at half a SATA disk's speed plus 5 minutes."""
-    if service.start_timeout is not None:
-        return service.start_timeout
-    return WARM_UP_SECONDS + checkpoint.bytes // READ_BYTES_PER_SECOND
+def start_timeout_s(candidate: Candidate, checkpoint: Checkpoint) -> int:
+    """Seconds: the service's own, otherwise the time to read all bytes at half a SATA disk's speed plus the warm-up."""
+    if candidate.service.start_timeout is not None:
+        return candidate.service.start_timeout
+    compiles = candidate.build == "wheel" and bool(candidate.rig.gpus)
+    return (COMPILE_SECONDS if compiles else WARM_UP_SECONDS) + checkpoint.bytes // READ_BYTES_PER_SECOND

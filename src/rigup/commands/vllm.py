@@ -58,9 +58,13 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         # vLLM's default of ten minutes is too short for reading a large model from a slow disk.
-        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(checkpoint, candidate.service)),
+        "VLLM_ENGINE_READY_TIMEOUT_S": str(start_timeout_s(candidate, checkpoint)),
         **gpu_variables(candidate),
     }
+    if candidate.gpus and candidate.build == "wheel":
+        # Else vLLM 0.33.0 compiles FlashInfer's top-k in its start, which took 37 minutes on two slow processors and
+        # 5.7 GB (docs/measurements), and ends there without a compiler. It has kernels of its own for sampling.
+        variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"
     if not candidate.gpus:
         variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache_gib(candidate))
         if candidate.parallel.tensor > 1:

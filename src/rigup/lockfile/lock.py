@@ -11,7 +11,16 @@ from rigup.catalogue.option_names import NameList
 from rigup.errors import InputError, Refused
 from rigup.lock import Lock, LockedCheckpoint, load_lock
 from rigup.lockfile.entries import EntryChange, changes, with_entries, with_moe_configs
-from rigup.lockfile.needs import Name, Needs, inputs_digest, needs_of, needs_of_project, suffices
+from rigup.lockfile.needs import (
+    BuildName,
+    Name,
+    Needs,
+    build_label,
+    inputs_digest,
+    needs_of,
+    needs_of_project,
+    suffices,
+)
 from rigup.lockfile.package_lists import write_abilities, write_names
 from rigup.lockfile.resolver import Resolver
 from rigup.lockfile.text import lock_text
@@ -140,10 +149,21 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         assert lock.uv is not None
         there = kept.environment(*build)
         found = there if there and suffices(there, plan) else resolver.environment(build, plan, lock.uv)
+        if not suffices(found, plan):
+            raise _without_compiler(build, plan)
         lock = with_entries(lock, environments=[found])
     for image, plan in missing.images.items():
         lock = with_entries(lock, images=[kept.image(*image) or resolver.image(image, plan)])
     return with_moe_configs(lock, {path: kept.moe_configs.get(path, sha) for path, sha in missing.moe_configs.items()})
+
+
+def _without_compiler(build: BuildName, plan: Plan) -> InputError:
+    """Of packages that do not bring the compiler which the recipe says that they do."""
+    wanted = plan.build and plan.build.compiler
+    what = f"{wanted.package} {wanted.series}" if wanted else "Ray"
+    return InputError(
+        f"{build_label(build)}: its packages do not include {what}", "add it to requirements in the engine's file"
+    )
 
 
 def _checkpoint(name: Name, plan: Plan, lock: Lock, kept: Lock, resolver: Resolver) -> LockedCheckpoint:

@@ -82,7 +82,10 @@ class Needs:
 
 def suffices(environment: LockedEnvironment | None, plan: Plan) -> bool:
     """Whether a locked environment has the packages that a plan needs."""
-    return environment is not None and (environment.has("ray") or not plan.on_ray)
+    if environment is None or (plan.on_ray and not environment.has("ray")):
+        return False
+    wanted = plan.build.compiler if plan.build else None
+    return wanted is None or environment.has(wanted.package, wanted.series)
 
 
 def build_label(name: BuildName) -> str:
@@ -175,7 +178,7 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
 
 def _packaged(release: EngineVersion) -> list[Any]:
     """The inputs from which a release's environments are resolved."""
-    beside = {"source", "provides", "runtime_packages", "ray"}
+    beside = {"source", "provides", "runtime_packages", "ray", "compiler"}
     return [recipe.model_dump(exclude=beside, exclude_defaults=True) for recipe in release.environments]
 
 

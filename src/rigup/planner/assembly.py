@@ -27,6 +27,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
+    compiler = packaged.compiler if packaged and variant == "cuda" else None
     if candidate.build == "image":
         runtime = (container_facts().podman.package,)
     return Build(
@@ -49,6 +50,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         uv=lock.uv if installed else None,
         provides=packaged.provides if packaged else {},
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
+        compiler=compiler.model_copy(update={"compute_capabilities": capabilities}) if compiler else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )
 

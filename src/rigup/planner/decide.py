@@ -10,6 +10,7 @@ from rigup.planner.choice import ranked, with_most_context
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import (
+    compiler_warnings,
     driver_floor,
     driver_plan,
     driver_refusals,
@@ -54,7 +55,7 @@ def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
         driver_floor=floor,
         decode_tokens_per_second=decode_speed(winner),
         decode_at_concurrency=decode_speed(winner, service.concurrency) if service.concurrency > 1 else None,
-        warnings=(*judged.warnings, *toolkit_warnings(build)),
+        warnings=(*judged.warnings, *toolkit_warnings(build), *compiler_warnings(build)),
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
         figures=evidence_of(winner, driver),

@@ -164,6 +164,19 @@ def toolkit_warnings(build: Build) -> Iterator[Finding]:
     )
 
 
+def compiler_warnings(build: Build) -> Iterator[Finding]:
+    """What a build loses whose locked packages lack the compiler of its GPU kernels."""
+    wanted = build.compiler
+    if wanted and build.environment and not build.own_compiler:
+        yield Finding(
+            rule="no-kernel-compiler",
+            message=f"the packages in rigup.lock have no compiler for CUDA {wanted.series}, which {build.engine} "
+            f"{build.version} compiles GPU kernels with: it starts without FlashInfer and DeepGEMM, or not at all",
+            hint="run rigup lock",
+            source=wanted.source,
+        )
+
+
 def _longer_supported(rig: Rig, driver: DriverPlan, today: date) -> str:
     """A hint that names the branch with the longest support; "" if there is none that suits the rig."""
     there = driver_facts().distribution(rig.os or "")

@@ -4,9 +4,11 @@ usage: build_environment.py JOB.json
 
 The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "python_mirror", "files": {wheel: sha256},
 "addresses": {wheel: url}, "wheels": folder with every wheel (then no index is used) or null, "index": simple index or
-null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "work", "result", "checks": [[argv,
-expected text]], "manifest"}. `result` must be the environment's final path, since scripts and pyvenv.cfg contain it:
-systemd mounts the unfinished folder there. manifest.json is written last, so a result without one is unfinished.
+null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "compiler": null or {"folder": below
+site-packages, "home": below the result, "program", "kernels": its arguments, "compute_capabilities"}, "work", "result",
+"checks": [[argv, expected text]], "manifest"}. `result` must be the environment's final path, since scripts and
+pyvenv.cfg contain it: systemd mounts the unfinished folder there. manifest.json is written last, so a result without one
+is unfinished.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ else:
 MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Expected:\s*sha256:(\w+).*?Computed:\s*sha256:(\w+)", re.DOTALL)
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 CHECK_SECONDS = 600
+MIB_OF_A_COMPILER = 4096
 MARGIN = 1.05
+DRIVER_LIBRARY = re.compile(r"^\s*libcuda\.so\.1 .*=> (\S+)$", re.MULTILINE)
 
 
 def log(status: str) -> None:
@@ -116,6 +120,16 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
 
 def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> None:
     """Runs uv; exits with its error in one line."""
+    status, lines = follow(words, variables, ("Downloading", "Downloaded", "Prepared", "Installed", "Bytecode"))
+    if status:
+        sys.exit(reason("\n".join(lines), files) or f"uv {words[1]}: exit status {status}")
+
+
+def follow(words: list[str], variables: dict[str, str], reported: tuple[str, ...]) -> tuple[int, list[str]]:
+    """Runs a program; its exit status and its output's lines.
+
+    reported: the beginnings of the lines that are reported as progress.
+    """
     lines: list[str] = []
     with subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=variables
@@ -124,10 +138,9 @@ def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> N
         for line in process.stdout:
             lines.append(line.rstrip())
             print(lines[-1], flush=True)
-            if lines[-1].lstrip().startswith(("Downloading", "Downloaded", "Prepared", "Installed", "Bytecode")):
+            if lines[-1].lstrip().startswith(reported):
                 log(lines[-1].strip())
-    if process.returncode:
-        sys.exit(reason("\n".join(lines), files) or f"uv {words[1]}: exit status {process.returncode}")
+    return process.returncode, lines
 
 
 def reason(output: str, files: dict[str, str]) -> str:
@@ -179,6 +192,56 @@ def provide(folder: Path, provides: dict[str, str]) -> None:
         (shim / "RECORD").write_text("")
 
 
+def make_cuda_home(home: Path, packages: Path) -> None:
+    """A folder as CUDA's installer leaves it, of links to what is among the packages, and to the driver's library.
+
+    Engines link what they compile with lib64/libcudart.so and libcuda.so; packages have neither name.
+    """
+    libraries = home / "lib64"
+    libraries.mkdir(parents=True)
+    (home / "lib").symlink_to("lib64")
+    for name in ("bin", "include", "nvvm"):
+        (home / name).symlink_to(os.path.relpath(packages / name, home))
+    for library in sorted((packages / "lib").iterdir()):
+        where = os.path.relpath(library, libraries)
+        for name in {library.name, re.sub(r"\.so\..*", ".so", library.name)}:
+            if not (libraries / name).is_symlink():
+                (libraries / name).symlink_to(where)
+    (libraries / "libcuda.so").symlink_to(driver_library())
+
+
+def driver_library() -> str:
+    """The path of the CUDA library that comes with the driver; exits without one."""
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace").stdout
+    found = DRIVER_LIBRARY.search(known)
+    return found[1] if found else sys.exit("libcuda.so.1 is missing: it comes with NVIDIA's driver")
+
+
+def compile_kernels(job: dict[str, Any]) -> None:
+    """Compiles the kernels that the engine needs in its start, for the rig's GPUs; exits with the compiler's error."""
+    compiler = job["compiler"]
+    total_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    own = {
+        "FLASHINFER_CUDA_ARCH_LIST": " ".join(compiler["compute_capabilities"]),
+        "FLASHINFER_WORKSPACE_BASE": job["work"],
+        "MAX_JOBS": str(max(1, min(os.cpu_count() or 1, total_mib // MIB_OF_A_COMPILER))),
+    }
+    words = [f"{job['result']}/bin/python", "-I", compiler["program"], *compiler["kernels"]]
+    status, lines = follow(words, engine_environment(job) | own, ("compiling kernels",))
+    if status:
+        errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
+        sys.exit(f"compiling kernels: {' '.join((errors or lines or [f'exit status {status}'])[0].split())[-600:]}")
+
+
+def engine_environment(job: dict[str, Any]) -> dict[str, str]:
+    """uv's environment with what the engine finds in its service: the build's programs, and its compiler."""
+    found = environment(job) | {"PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
+    if job["compiler"]:
+        home = f"{job['result']}/{job['compiler']['home']}"
+        found |= {"CUDA_HOME": home, "PATH": f"{job['result']}/bin:{home}/bin:/usr/bin:/bin"}
+    return found
+
+
 def check_complete(folder: Path, files: dict[str, str]) -> None:
     """Exits unless exactly the locked distributions are installed."""
     found = set()
@@ -195,11 +258,10 @@ def check_complete(folder: Path, files: dict[str, str]) -> None:
 
 def check_runs(job: dict[str, Any]) -> list[str]:
     """Runs each check; exits if one fails or its output lacks the expected text."""
-    own = {"PATH": f"{job['result']}/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}
     answers = []
     for words, expected in job["checks"]:
         log(f"checking: {' '.join(words)[:60]}")
-        answers.append(answer_of(Path(job["result"]), words, expected, CHECK_SECONDS, environment(job) | own)[-300:])
+        answers.append(answer_of(Path(job["result"]), words, expected, CHECK_SECONDS, engine_environment(job))[-300:])
     return answers
 
 
@@ -214,6 +276,10 @@ def main(job: dict[str, Any]) -> None:
     packages = next((result / "lib").glob("python3.*/site-packages"))
     check_complete(packages, job["files"])
     provide(packages, job["provides"])
+    if compiler := job["compiler"]:
+        make_cuda_home(result / compiler["home"], packages / compiler["folder"])
+        if compiler["kernels"]:
+            compile_kernels(job)
     answers = check_runs(job)
     manifest = {**job["manifest"], "answers": answers}
     (result / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from rigup.layout import WEIGHTS, service_cache, service_folder, stopped_file
-from rigup.plan import BoundPlan
+from rigup.layout import CUDA_HOME, WEIGHTS, service_cache, service_folder, stopped_file
+from rigup.plan import BoundPlan, Build
 from rigup.systemd.api_key import CREDENTIAL_NAME, is_loopback, wants_key, wrapped
 from rigup.systemd.draining import stop_lines, stop_seconds
 from rigup.systemd.nftables import is_closed, load, unload
@@ -18,6 +18,8 @@ from rigup.systemd.run_together import watched
 # Linux allows 32 bytes for a user name, systemd one less.
 LONGEST_USER = 31
 SYSTEM_CALLS = "@system-service"
+# systemd's own for services: systemd.exec(5), Environment variables in spawned processes
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"
 
 # CUDA and llama.cpp accept UUIDs. SGLang 0.5.23 parses CUDA_VISIBLE_DEVICES as integers when it looks for NVLink
 # (distributed/device_communicators/custom_all_reduce_utils.py); vLLM did up to at least 0.20 (its issues 20939, 41848).
@@ -105,7 +107,8 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         words = with_ray(plan, build_folder, words)
     words = watched(plan, _with_its_gpus(plan, words))
     home = service_cache(plan.service.name, build_folder.rpartition("/")[2])
-    variables = {**caches(plan, home), **(VARIABLES if plan.on_ray else {}), **plan.environment}
+    variables = {**caches(plan, home), **_compiler(plan.build, build_folder), **(VARIABLES if plan.on_ray else {})}
+    variables |= plan.environment
     return (
         "Type=exec",
         *_firewall(plan),
@@ -144,6 +147,14 @@ def caches(plan: BoundPlan, home: str) -> dict[str, str]:
     assert plan.build is not None
     inductor = {} if plan.build.engine == "llama.cpp" else {"TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/torchinductor"}
     return {"HOME": home, **inductor}
+
+
+def _compiler(build: Build, build_folder: str) -> dict[str, str]:
+    """Where an engine finds what it compiles GPU kernels with: its own programs (ninja), and CUDA's compiler."""
+    if not build.own_compiler:
+        return {}
+    home = f"{build_folder}/{CUDA_HOME}"
+    return {"PATH": f"{build_folder}/bin:{home}/bin:{SYSTEM_PATH}", "CUDA_HOME": home}
 
 
 def _firewall(plan: BoundPlan) -> tuple[str, ...]:

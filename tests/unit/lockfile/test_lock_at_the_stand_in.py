@@ -49,7 +49,8 @@ services = {"chat": {"checkpoint": "org/tiny", "engine": "vllm", "tensor_paralle
 """
 
 
-WHEEL = {"vllm-1-py3-none-any.whl": "a" * 64}
+COMPILER = "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
+WHEEL = {COMPILER: "c" * 64, "vllm-1-py3-none-any.whl": "a" * 64}
 UV = {f"uv-1-py3-none-manylinux_2_28_{architecture}.whl": "b" * 64 for architecture in ("x86_64", "aarch64")}
 VERSION = next(engine.default_version for engine in load_catalogue().engines if engine.name == "vllm")
 # The packages are locked already, so that only the hub is asked here.

@@ -12,7 +12,7 @@ from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import NameList, known_options, known_variables, package
 from rigup.errors import InputError
-from rigup.lock import Lock
+from rigup.lock import Lock, load_lock
 from rigup.lockfile import lock as locking
 from rigup.lockfile import package_lists, resolver
 from rigup.lockfile.entries import changes
@@ -39,6 +39,7 @@ class Index:
         self.lacking: set[str] = set()
         self.local: tuple[str, ...] = ()
         self.wheel: str | None = None
+        self.compiler = "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
 
     def pin_wheels(self, project: str, version: str | None, asked: str) -> tuple[str, dict[str, str]]:
         version = version or "0.13.9"
@@ -54,6 +55,7 @@ class Index:
         more = "ray-2.50-py3-none-any.whl" if release.version < "0.3" else "quack-1.0-py3-none-any.whl"
         names = [f"{release.engine}-{release.version}-py3-none-any.whl", f"torch-{self.torch}-py3-none-any.whl", more]
         names += ["ray-2.60.0-py3-none-any.whl"] if ray else []
+        names += [self.compiler] if self.compiler else []
         environment = LockedEnvironment(
             engine=release.engine,
             version=release.version,
@@ -204,6 +206,32 @@ def test_what_a_build_is_for_follows_from_the_rig(fleet: Fleet) -> None:
     assert found == [("cuda", "aarch64"), ("cuda", "x86_64"), ("cpu", "x86_64")]
 
 
+def test_a_lock_without_the_compiler_that_fits_stays_as_it_is_until_rigup_lock(fleet: Fleet, index: Index) -> None:
+    def told() -> list[str]:
+        (plan, _) = locking.plan_project(fleet.project())
+        return [found.message for found in plan.warnings if found.rule == "no-kernel-compiler"]
+
+    fleet.lock()
+    text = fleet.path.read_text().replace("nvidia_cuda_nvcc-13.0.88", "nvidia_cuda_nvcc-13.5.37")
+    fleet.path.write_text(text)  # as rigup locked it before
+    before = load_lock(fleet.path)
+    (message,) = told()
+    assert message.startswith("the packages in rigup.lock have no compiler for CUDA 13.0")
+    (plan, _) = locking.plan_project(fleet.project())
+    require_pinned([plan], before)
+    assert plan.build is not None and plan.build.own_compiler is None
+    assert fleet.stale() == ("environment vllm 0.33.0 is missing",)
+    assert fleet.lock().environments[0].has("nvidia-cuda-nvcc", "13.0")
+    assert (told(), fleet.stale()) == ([], ())
+
+
+def test_packages_without_the_compiler_that_the_recipe_promises_are_refused(fleet: Fleet, index: Index) -> None:
+    index.compiler = "nvidia_cuda_nvcc-13.5.37-py3-none-any.whl"
+    refused = fleet.refusal()
+    assert refused.message == "vllm 0.33.0: its packages do not include nvidia-cuda-nvcc 13.0"
+    assert not fleet.path.exists()
+
+
 def test_an_upgrade_chooses_a_version_where_no_service_names_one(fleet: Fleet, index: Index) -> None:
     before = fleet.lock()
     index.torch = "2.11.0"
@@ -215,7 +243,7 @@ def test_an_upgrade_chooses_a_version_where_no_service_names_one(fleet: Fleet, i
     told = {change.name: change for change in changes(before, older)}
     assert list(told) == ["engine vllm", "environment vllm 0.20.2"]
     moved = told["environment vllm 0.20.2"]
-    assert (moved.kind, moved.against, moved.after) == ("added", "vllm 0.33.0", "3 packages, Python 3.12.16")
+    assert (moved.kind, moved.against, moved.after) == ("added", "vllm 0.33.0", "4 packages, Python 3.12.16")
     assert moved.packages == (
         PackageMove("quack", "1.0", None),
         PackageMove("ray", None, "2.50"),

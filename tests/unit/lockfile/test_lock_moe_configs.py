@@ -30,7 +30,10 @@ BEFORE = Lock(
     uv=LockedUv(version="1.0", files={f"uv-1.0-py3-none-manylinux_2_17_{kind}.whl": "0" * 64 for kind in KINDS}),
     environments=(
         LockedEnvironment(
-            engine="vllm", version="0.33.0", python="3.12.12", files={"triton-3.6.0-cp312-x.whl": "0" * 64}
+            engine="vllm",
+            version="0.33.0",
+            python="3.12.12",
+            files=dict.fromkeys(("triton-3.6.0-cp312-x.whl", "nvidia_cuda_nvcc-13.0.88-x.whl"), "0" * 64),
         ),
     ),
     checkpoints=(LockedCheckpoint(repo=REPO, quant="FP8", revision="1" * 40, files=(WEIGHTS,)),),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,94 @@ def test_a_check_that_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, tmp
     (tmp_path / "bin/engine").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "bin/engine").chmod(0o755)
     monkeypatch.setattr(program, "CHECK_SECONDS", 0.2)
-    job = {"work": "/w", "result": str(tmp_path), "cache": "/c", "wheels": None, "python_mirror": None}
+    job = {
+        "work": "/w",
+        "result": str(tmp_path),
+        "cache": "/c",
+        "wheels": None,
+        "python_mirror": None,
+        "compiler": None,
+    }
     with pytest.raises(SystemExit, match=r"^bin/engine --version: no answer within 0\.2 s$"):
         program.check_runs(job | {"checks": [[["bin/engine", "--version"], "1.0"]]})
+
+
+def packages(site: Path) -> Path:
+    """What NVIDIA's packages leave of CUDA below site-packages, without the content."""
+    folder = site / "nvidia/cu13"
+    for path in ("bin/nvcc", "include/cuda.h", "nvvm/bin/cicc", "lib/libcudart.so.13", "lib/libnvrtc.so.13"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    return folder
+
+
+def test_a_cuda_home_has_the_names_that_compilers_and_linkers_look_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "driver_library", lambda: "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    folder, home = packages(tmp_path / "lib/python3.12/site-packages"), tmp_path / "cuda"
+    program.make_cuda_home(home, folder)
+    assert (home / "bin/nvcc").read_text() == "bin/nvcc"
+    assert {(home / "lib64" / name).resolve() for name in ("libcudart.so", "libcudart.so.13")} == {
+        folder / "lib/libcudart.so.13"
+    }
+    assert (home / "lib/libnvrtc.so").exists() and (home / "nvvm/bin/cicc").exists()
+    assert (home / "lib64/libcuda.so").readlink() == Path("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
+    links = [path for path in home.rglob("*") if path.is_symlink() and path.name != "libcuda.so"]
+    assert not [path for path in links if path.readlink().is_absolute()], (
+        "a build is mounted elsewhere while it is made"
+    )
+
+
+def test_the_drivers_library_is_where_the_linker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(lines: str) -> None:
+        done = subprocess.CompletedProcess((), 0, stdout=lines)
+        monkeypatch.setattr(program.subprocess, "run", lambda *_, **__: done)
+
+    known("\tlibcudart.so.12 (libc6,x86-64) => /opt/x\n\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/y/libcuda.so.1\n")
+    assert program.driver_library() == "/usr/lib/y/libcuda.so.1"
+    known("\tlibcudart.so.12 (libc6,x86-64) => /opt/x\n")
+    with pytest.raises(SystemExit, match=r"^libcuda\.so\.1 is missing: it comes with NVIDIA's driver$"):
+        program.driver_library()
+
+
+def job_of(result: Path, python: str) -> dict[str, Any]:
+    """A job whose environment's Python is a script."""
+    (result / "bin").mkdir()
+    (result / "bin/python").write_text(f"#!/bin/sh\n{python}\n")
+    (result / "bin/python").chmod(0o755)
+    compiler = {"home": "cuda", "program": "/p.py", "kernels": ["a:b"], "compute_capabilities": ["8.6", "9.0"]}
+    return {
+        "work": "/w",
+        "result": str(result),
+        "cache": "/c",
+        "wheels": None,
+        "python_mirror": None,
+        "compiler": compiler,
+    }
+
+
+def test_kernels_are_compiled_for_the_cards_of_the_rig_with_the_compiler_of_the_build(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = 'echo "$FLASHINFER_CUDA_ARCH_LIST|$CUDA_HOME|$PATH|$FLASHINFER_WORKSPACE_BASE|$*"'
+    program.compile_kernels(job_of(tmp_path, said))
+    (line,) = capfd.readouterr().out.splitlines()
+    path = f"{tmp_path}/bin:{tmp_path}/cuda/bin:/usr/bin:/bin"
+    assert line == f"8.6 9.0|{tmp_path}/cuda|{path}|/w|-I /p.py a:b"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("echo ninja; echo 'x.cu(3): error: no such thing'; echo more; exit 1", "x.cu(3): error: no such thing"),
+        ("echo Killed; exit 1", "Killed"),
+        ("exit 3", "exit status 3"),
+    ],
+)
+def test_a_kernel_that_does_not_compile_ends_the_build_with_the_compilers_error(
+    tmp_path: Path, output: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as found:
+        program.compile_kernels(job_of(tmp_path, output))
+    assert str(found.value) == f"compiling kernels: {said}"

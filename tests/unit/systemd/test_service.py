@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment
 from rigup.lock import Lock, LockedFile
 from rigup.plan import BoundPlan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
@@ -41,6 +42,27 @@ CASES = {
     "vllm-for-others": (f"4x {PRO_6000}", {**VLLM, "listen": "0.0.0.0", "api_key_file": "secrets/minimax.key"}),
     "sglang-for-others": (f"4x {PRO_6000}", {**VLLM, "engine": "sglang", "listen": "0.0.0.0"}),
 }
+
+
+def test_a_build_with_a_compiler_is_told_where_it_is_and_the_users_own_word_counts() -> None:
+    plan = planned(*CASES["vllm"])
+    assert plan.build is not None and plan.build.compiler is not None
+    assert plan.build.compiler.compute_capabilities == ("12.0",)
+    files = {"nvidia_cuda_nvcc-13.0.88-x.whl": "0" * 64}
+    locked = LockedEnvironment(engine="vllm", version="0.33.0", python="3.12.12", files=files)
+
+    def variables(**update: Any) -> dict[str, str]:
+        found = plan.model_copy(update={"build": plan.build.model_copy(update={"environment": locked}), **update})
+        lines = unit(found, FOLDER).splitlines()
+        return dict(line[13:].strip('"').split("=", 1) for line in lines if line.startswith("Environment="))
+
+    assert variables()["CUDA_HOME"] == f"{FOLDER}/cuda"
+    assert variables()["PATH"].split(":")[:2] == [f"{FOLDER}/bin", f"{FOLDER}/cuda/bin"]
+    assert "/usr/bin" in variables()["PATH"].split(":"), "the unit asks nvidia-smi"
+    assert variables(environment={"CUDA_HOME": "/usr/local/cuda"})["CUDA_HOME"] == "/usr/local/cuda"
+    older = {"nvidia_cuda_nvcc-13.5.37-x.whl": "0" * 64}
+    locked = locked.model_copy(update={"files": older})
+    assert not {"PATH", "CUDA_HOME"} & variables().keys()
 
 
 def test_files_of_the_host_are_bound_read_only_and_mounted_before() -> None:

@@ -99,9 +99,19 @@ def _prepare(host: Host, build: Build, name: str, source: PackageSource, checks:
         "index": source.index,
         "cache": UV_CACHE,
         "provides": build.provides,
+        "compiler": _compiler(build),
         "work": f"{work}/tree",
         "result": f"{layout.BUILDS}/{name}",
         "checks": checks,
         "manifest": {"name": name, "build": build.model_dump(mode="json"), "built_by": host.name},
     }
     remote.write_file(host, layout.job_file(layout.job_unit("build", name)), json.dumps(job))
+
+
+def _compiler(build: Build) -> dict[str, object] | None:
+    """What the job makes of the build's compiler."""
+    compiler = build.own_compiler
+    if compiler is None:
+        return None
+    wanted = compiler.model_dump(include={"folder", "kernels", "compute_capabilities"})
+    return wanted | {"home": layout.CUDA_HOME, "program": f"{layout.PROGRAMS}/compile_kernels.py"}

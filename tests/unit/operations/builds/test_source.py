@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.artifacts import CudaCompiler, LockedEnvironment, LockedUv
 from rigup.lock import Lock, LockedCudaToolkit
 from rigup.operations.builds.source import name_of
 from rigup.plan import Build, MadeFor
@@ -80,6 +80,26 @@ INSTALLED = Build(
     environment=ENVIRONMENT,
     uv=LockedUv(version="0.13.9", files={"uv-0.13.9-py3-none-any.whl": "1" * 64}),
 )
+
+
+COMPILER = CudaCompiler(
+    package="nvidia-cuda-nvcc", series="13.0", folder="nvidia/cu13", compute_capabilities=("9.0",), source="test"
+)
+NVCC = {"nvidia_cuda_nvcc-13.0.88-py3-none-manylinux_2_17_x86_64.whl": "2" * 64}
+
+
+def test_a_compiler_counts_if_the_lock_has_it_and_for_the_cards_that_it_compiles_for() -> None:
+    def name(files: dict[str, str], **compiler: object) -> str:
+        environment = ENVIRONMENT.model_copy(update={"files": {**ENVIRONMENT.files, **files}})
+        changed = {"environment": environment, "compiler": COMPILER.model_copy(update=compiler)}
+        return name_of(INSTALLED.model_copy(update=changed), "x86_64", "debian-12")
+
+    assert name({}) == name_of(INSTALLED, "x86_64", "debian-12")
+    assert name({"nvidia_cuda_nvcc-13.5.37-py3-none-any.whl": "2" * 64}) == name(
+        {"nvidia_cuda_nvcc-13.5.37-py3-none-any.whl": "2" * 64}, compute_capabilities=("8.6",)
+    )
+    assert len({name(NVCC), name(NVCC, compute_capabilities=("8.6",)), name(NVCC, kernels=("a:b",))}) == 3
+    assert name(NVCC) == name(NVCC, source="another")
 
 
 def test_where_an_environment_comes_from_makes_no_difference() -> None:

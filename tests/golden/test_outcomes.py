@@ -137,7 +137,7 @@ def test_eight_cards_need_whole_experts() -> None:
         assert plan.moe_config.file.startswith("E=32,N=1536,device_name=NVIDIA_RTX_PRO_6000_Blackwell_Max-Q")
         assert plan.moe_config.file.endswith(f"dtype=fp8_w8a8,block_shape={block}.json")
         assert plan.moe_config.status != "missing" or "moe-config" in warning_rules(group)
-    assert value(planned("eight_pro_6000_max_q"), "--moe-runner-backend") == "triton"
+    assert "--moe-runner-backend" not in planned("eight_pro_6000_max_q").command, "SGLang 0.5.23 takes Triton's itself"
 
 
 def test_sglang_on_two_cards_separates_reasoning_and_warns_about_host_memory() -> None:

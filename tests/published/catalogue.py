@@ -59,7 +59,8 @@ class Published:
     configuration is published. draft: weights of built-in draft layers. draft_layers, draft_source: how many there are,
     and who says so, where the stored configuration does not. bytes: published sizes. quants: of the GGUF
     repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
-    the configuration names another. by_hand: the model's own file and its other checkpoints are written by hand.
+    the configuration names another. flags: what an engine needs for it, by engine. by_hand: the model's own file and
+    its other checkpoints are written by hand.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Published:
     quants: tuple[str, ...] = ("BF16", "Q8_0", "Q4_K_M")
     experts: str = ""
     also_known_as: tuple[str, ...] = ()
+    flags: dict[str, dict[str, str]] = field(default_factory=dict)
     by_hand: bool = False
 
 
@@ -404,6 +406,7 @@ MODELS = (
         versions={"vllm": "0.24.0", "sglang": "0.5.23"},
         notes=("computed without the vision tower, of less than one billion weights",),
         quants=("BF16", "Q8_0"),
+        flags={"vllm": {"--block-size": "128"}},
         by_hand=True,
     ),
     Published(
@@ -519,6 +522,7 @@ def completed(published: Published, repo: str, entry: CheckpointEntry, computed:
             "shards": None,
             "entry": "",
             "minimum_versions": versions,
+            "engine_flags": {} if ggml else published.flags,
             "notes": published.notes,
             "sources": {
                 "bytes": why,

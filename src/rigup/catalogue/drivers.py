@@ -4,7 +4,7 @@ The figures live in `data/drivers/nvidia.toml`, each with its source.
 """
 
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -74,15 +74,6 @@ class Modules(Frozen):
     source: str
 
 
-class BranchReserve(Frozen):
-    """MiB per GPU that driver branches since `branch` reserve beyond the planner's constants."""
-
-    branch: int
-    additional_mib: Annotated[int, Field(ge=0)]
-    confidence: Literal["high", "medium", "low"]
-    source: str
-
-
 class DriverFacts(Frozen):
     """All facts about NVIDIA's driver and its packages."""
 
@@ -91,16 +82,10 @@ class DriverFacts(Frozen):
     packages: Packages
     held: HeldPackages
     modules: Modules
-    reserves: tuple[BranchReserve, ...]
 
     def distribution(self, os: str) -> SupportedSystem | None:
         """Facts about an operating system, by its name in `rig.os` ("debian-12")."""
         return next((known for known in self.distributions if known.os == os), None)
-
-    def reserve(self, branch: int) -> BranchReserve | None:
-        """The newest reserve that applies to a branch; None if the planner's constants already include it."""
-        known = [entry for entry in self.reserves if entry.branch <= branch]
-        return max(known, key=lambda entry: entry.branch, default=None)
 
 
 @cache

@@ -39,15 +39,17 @@ class KvCacheTypes(Ranged):
 
 
 class KnownBad(Frozen):
-    """Versions that are known to fail, with some GPUs (compute capabilities), models (architectures) or weight formats.
+    """Versions that are known to fail, with some GPUs (compute capabilities), models (architectures) or weights.
 
-    An empty field means any. refuses: whether rigup refuses to serve, or only warns about a flaw.
+    An empty field means any. formats: "fp8"; schemes: "fp8_block128". refuses: whether rigup refuses to serve, or only
+    warns about a flaw.
     """
 
     versions: tuple[str, ...]
     compute_capabilities: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     formats: tuple[WeightFormat, ...] = ()
+    schemes: tuple[str, ...] = ()
     refuses: bool = True
     message: str
     hint: str

@@ -110,15 +110,14 @@ class EngineVersion(EngineRelease):
         """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""
         return self.kv_cache_types.get(kv_cache_type)
 
-    def bad_on(
-        self, capabilities: Iterable[str], architectures: Iterable[str], weight_format: str
-    ) -> tuple[KnownBad, ...]:
+    def bad_on(self, capabilities: Iterable[str], architectures: Iterable[str], scheme: str) -> tuple[KnownBad, ...]:
         """Known failures with such a model on any GPU of these compute capabilities, refusals first."""
         found, classes = frozenset(capabilities), frozenset(architectures)
         hits = [
             entry
             for entry in self.known_bad
-            if (not entry.formats or weight_format in entry.formats)
+            if (not entry.formats or scheme.partition("_")[0] in entry.formats)
+            and (not entry.schemes or scheme in entry.schemes)
             and not (entry.compute_capabilities and found.isdisjoint(entry.compute_capabilities))
             and not (entry.architectures and classes.isdisjoint(entry.architectures))
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rigup.catalogue.option_names import known_values
+from rigup.catalogue.versions import version_key
 from rigup.commands.options import Options, gpu_variables, kv_cache_type, model_path, parsers, sampling_json
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
@@ -11,6 +12,7 @@ from rigup.systemd.api_key import wants_key
 
 # SGLang accepts a key as an option or from a configuration file; the unit writes a file that only the service can read.
 KEY_FILE = "${RUNTIME_DIRECTORY}/api-key.yaml"
+CHOOSES_BY_CARD = "0.5.13"
 
 
 def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -70,19 +72,20 @@ def _memory(candidate: Candidate) -> Options:
 
 
 def _backends(candidate: Candidate) -> Options:
-    """Chooses kernels that are known to be right where the automatic choice is known to be wrong.
+    """Chooses kernels where the automatic choice is known to be wrong, or would not read rigup's tuned configs.
 
-    FP8 on SM100 and SM120, and NVFP4 on SM120: sglang#26324, sglang#19971 (garbage from flashinfer_trtllm on B200).
+    NVFP4 on compute capability 12: the choice is flashinfer_trtllm, made for 10 (0.5.23 modelopt_quant.py,
+    create_moe_runner). FP8 and NVFP4 from 10.0 on with releases before 0.5.13: reported for 0.5.12 and earlier
+    (sglang#26324; sglang#19971: garbage on B200). Later ones choose FP8 kernels by card, and need to: DeepSeek V4's
+    experts in FP4 end in Triton's (0.5.23 quantization/fp8.py).
     """
-    capabilities = [gpu.capability for gpu in candidate.gpus]
-    tuned = takes_own_files(candidate)
-    if not capabilities or (min(capabilities) < (10, 0) and not tuned):
+    capabilities, scheme = [gpu.capability for gpu in candidate.gpus], candidate.checkpoint.scheme
+    if not capabilities:
         return {}
-    chosen: Options = {}
-    if tuned and min(capabilities) < (10, 0):
-        chosen = {"--moe-runner-backend": "triton"}
-    elif candidate.checkpoint.scheme == "fp8_block128":
+    wrong = min(capabilities) >= (10, 0) and version_key(candidate.version) < version_key(CHOOSES_BY_CARD)
+    chosen: Options = {"--moe-runner-backend": "triton"} if takes_own_files(candidate) else {}
+    if scheme == "fp8_block128" and wrong:
         chosen = {"--fp8-gemm-backend": "triton", "--moe-runner-backend": "triton"}
-    elif candidate.checkpoint.scheme == "nvfp4":
+    elif scheme == "nvfp4" and (wrong or min(capabilities) >= (12, 0)):
         chosen = {"--moe-runner-backend": "flashinfer_cutlass"}
     return {o: v for o, v in chosen.items() if v in known_values("sglang", candidate.version, o)}

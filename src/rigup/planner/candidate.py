@@ -21,7 +21,6 @@ from rigup.units import MIB
 
 if TYPE_CHECKING:
     from rigup.catalogue.catalogue import Catalogue
-    from rigup.catalogue.drivers import BranchReserve
     from rigup.catalogue.engines import Engine, EngineVersion
     from rigup.catalogue.option_names import NameList
 
@@ -97,7 +96,6 @@ class Candidate:
     triton: the locked version of Triton, None if unknown.
     names: options and variables from the locked wheel itself; None if the catalogue's lists apply to it.
     driver_locked: whether the lock pins the rig's driver, which is then compared with what this candidate needs.
-    driver_reserve: memory that the driver's branch reserves on each GPU beyond the calibrated constants; None for none.
     usage, kv_tokens, host_memory_mib, host_parts: results of `rigup.planner.memory.fit`; empty and 0 before that.
     free_mib: the least that a GPU has free then; None without GPUs and before that.
     cache_spare_mib: memory of vLLM and SGLang for KV cache beyond one request's context, on the GPU with the least.
@@ -136,7 +134,6 @@ class Candidate:
     smallest_bytes: int = 0
     triton: str | None = None
     names: NameList | None = None
-    driver_reserve: BranchReserve | None = None
     driver_locked: bool = False
     usage: tuple[GpuUsage, ...] = ()
     free_mib: int | None = None
@@ -181,11 +178,6 @@ class Candidate:
     def has_smaller(self) -> bool:
         """Whether a smaller quantisation of the model is known."""
         return 0 < self.smallest_bytes < self.checkpoint.bytes
-
-    @property
-    def driver_bytes(self) -> int:
-        """Bytes that the driver reserves on each GPU beyond the calibrated constants."""
-        return self.driver_reserve.additional_mib * MIB if self.driver_reserve else 0
 
     @property
     def measured_overheads(self) -> dict[str, MeasuredOverhead | None]:

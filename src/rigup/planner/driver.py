@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 
 from rigup.catalogue.driver_versions import locked_driver, nvidia_versions
-from rigup.catalogue.drivers import BranchReserve, SupportedSystem, driver_facts
+from rigup.catalogue.drivers import SupportedSystem, driver_facts
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.versions import version_key
 from rigup.lock import Lock, LockedCudaToolkit, LockedDriver
@@ -51,11 +51,6 @@ def made_for(rig: Rig, release: EngineVersion, method: BuildMethod, lock: Lock) 
         return MadeFor(cuda=release.cuda)
     toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else release.cuda
     return MadeFor(cuda=toolkit, compute_capabilities=rig.compute_capabilities)
-
-
-def driver_reserve(rig: Rig, lock: Lock) -> BranchReserve | None:
-    """The memory that the locked driver reserves on each GPU beyond the planner's constants; None without a lock."""
-    return driver_facts().reserve(int(lock.driver.branch)) if _installs(rig) and lock.driver else None
 
 
 def driver_refusals(rig: Rig, driver: DriverPlan | None) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from rigup.plan import Parallel
 from rigup.planner.abilities import loads
 from rigup.planner.candidate import Candidate
 from rigup.planner.drafting.draft import Draft, usual_tokens
-from rigup.planner.driver import driver_plan, driver_reserve
+from rigup.planner.driver import driver_plan
 from rigup.planner.engine_memory import MemorySettings, settings_of
 from rigup.planner.inputs.names import ResolvedNames
 from rigup.planner.moe_config import triton_version
@@ -131,7 +131,6 @@ def _candidate(
         names=next((names for names in request.catalogue.name_lists if names.of_build(build)), None),
         service=request.service,
         catalogue=request.catalogue,
-        driver_reserve=driver_reserve(request.rig, request.lock),
         driver_locked=request.driver_locked,
         triton=request.triton.get((engine.name, release.version)),
         gpu_indices=gpus,

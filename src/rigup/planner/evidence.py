@@ -23,12 +23,11 @@ Figure = tuple[str, str, str, str]
 
 
 def evidence_of(candidate: Candidate, driver: DriverPlan | None) -> tuple[Evidence, ...]:
-    """Figures about the GPUs, the memory that their driver reserves, the model, the checkpoint, what drafts, the
-    engine with its KV cache, and the driver's branch, in that order.
+    """Figures about the GPUs, the model, the checkpoint, what drafts, the engine with its KV cache, and the driver's
+    branch, in that order.
     """
     figures = chain(
         _gpu_figures(candidate),
-        _driver_figures(candidate),
         _model_figures(candidate),
         _checkpoint_figures(candidate),
         _draft_figures(candidate),
@@ -47,14 +46,6 @@ def _gpu_figures(candidate: Candidate) -> Iterator[Figure]:
         yield gpu.name, "memory", memory, gpu.sources.get("memory_mib") or gpu.sources.get("unified_memory", _UNSOURCED)
         bandwidth = f"{gpu.memory_bandwidth_gbs:,.0f} GB/s"
         yield gpu.name, "memory bandwidth", bandwidth, gpu.sources.get("memory_bandwidth_gbs", _UNSOURCED)
-
-
-def _driver_figures(candidate: Candidate) -> Iterator[Figure]:
-    """Only if the driver reserves more than the calibrated overhead includes."""
-    reserve = candidate.driver_reserve
-    if candidate.gpu_indices and reserve is not None and reserve.additional_mib:
-        subject, source = f"driver since branch {reserve.branch}", f"{reserve.source}; confidence {reserve.confidence}"
-        yield subject, "additional reserve of each GPU", f"{reserve.additional_mib:,} MiB", source
 
 
 def _model_figures(candidate: Candidate) -> Iterator[Figure]:

@@ -82,8 +82,8 @@ def against_the_lock(config: MoeConfig | None, lock: Lock) -> MoeConfig | None:
 
 
 def has_tuned_kernels(candidate: Candidate) -> bool:
-    """Whether Triton's kernels can run these experts: block FP8, on GPUs that compute in FP8, not in llama.cpp."""
-    if candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128":
+    """Whether Triton's kernels can run its experts: block FP8, on GPUs that compute in FP8, not in llama.cpp."""
+    if not candidate.experts or candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128":
         return False
     gpus = candidate.gpus
     return bool(gpus) and all(gpu.capability >= FIRST_WITH_FP8 for gpu in gpus)

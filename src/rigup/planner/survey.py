@@ -28,6 +28,7 @@ _FINDINGS: dict[str, tuple[str, str | Callable[[Candidate], str]]] = {
     "host": ("host-memory", "declare or add host memory, or keep every weight in GPU memory"),
     "unknown": ("host-memory", "set rig.host_memory_gib"),
     "gpus": ("gpu-count", for_sizes),
+    "sequences": ("state-blocks", ""),
     "partition": ("pipeline-partition", "leave the variable out: the plan works out a partition that fits"),
     "stages": ("pipeline-stages", "use a pipeline_parallel no larger than the number of layers"),
     "hosts": ("world-size", ""),

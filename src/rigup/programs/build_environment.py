@@ -7,8 +7,8 @@ The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "pytho
 null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "compiler": null or {"folder": below
 site-packages, "home": below the result, "program", "kernels": its arguments, "compute_capabilities"}, "work", "result",
 "checks": [[argv, expected text]], "manifest"}. `result` must be the environment's final path, since scripts and
-pyvenv.cfg contain it: systemd mounts the unfinished folder there. manifest.json is written last, so a result without one
-is unfinished.
+pyvenv.cfg contain it: systemd mounts the unfinished folder there. manifest.json is written last, so a result without
+one is unfinished.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from rigup.catalogue.drivers import driver_facts
 from rigup.errors import RigupError
 from rigup.facts.engine_memory import WORDS, Parts, read_log
 from rigup.facts.probe import Probe, ProbedGpu, parse
@@ -162,15 +161,8 @@ def kept(plan: Plan, probe: Probe, lines: list[str]) -> dict[str, Any] | None:
         "kv_tokens": plan.kv_tokens,
         "fraction": _fraction(plan),
         "runtime_mib": plan.runtime_mib,
-        "driver_mib": _driver(plan),
         "gpus": gpus,
     }
-
-
-def _driver(plan: Plan) -> int:
-    """The plan's memory reserve for the driver's branch, in MiB."""
-    reserve = driver_facts().reserve(int(plan.driver.branch)) if plan.driver else None
-    return reserve.additional_mib if reserve else 0
 
 
 def _fraction(plan: Plan) -> float | None:

@@ -34,11 +34,22 @@ def test_expert_and_data_parallel_sizes() -> None:
     assert (asked["--tp-size"], asked["--dp-size"]) == (2, 2)
 
 
-@pytest.mark.parametrize("version", ["0.5.9", "0.5.13", "0.5.23"])
-def test_fp8_runs_on_triton_on_blackwell(version: str) -> None:
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.12.post1"])
+def test_kernels_are_chosen_on_blackwell_for_releases_that_choose_wrong_ones(version: str) -> None:
     asked = options(candidate("4x B200", FP8, "sglang", version))
     assert (asked["--fp8-gemm-backend"], asked["--moe-runner-backend"]) == ("triton", "triton")
+    asked = options(candidate(f"4x {PRO_6000}", NVFP4, "sglang", version))
+    assert asked["--moe-runner-backend"] == "flashinfer_cutlass"
     assert "--moe-runner-backend" not in options(candidate("4x H200", FP8, "sglang", version))
+
+
+@pytest.mark.parametrize("version", ["0.5.13", "0.5.23"])
+@pytest.mark.parametrize(("gpus", "checkpoint"), [("4x B200", FP8), (f"4x {PRO_6000}", FP8), ("4x B200", NVFP4)])
+def test_later_releases_choose_for_themselves(version: str, gpus: str, checkpoint: str) -> None:
+    asked = options(candidate(gpus, checkpoint, "sglang", version))
+    assert not {"--fp8-gemm-backend", "--moe-runner-backend"} & asked.keys()
+    asked = options(candidate(f"4x {PRO_6000}", NVFP4, "sglang", version))
+    assert asked["--moe-runner-backend"] == "flashinfer_cutlass", "the choice is made for compute capability 10"
 
 
 def test_no_sparse_attention_flags() -> None:

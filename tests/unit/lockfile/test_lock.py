@@ -236,16 +236,6 @@ def test_an_upgrade_that_would_cost_a_plan_is_not_made(quad: Fleet) -> None:
     assert error.exit_code == 2
 
 
-def test_a_driver_that_keeps_more_memory_than_a_plan_leaves_is_not_locked(fleet: Fleet) -> None:
-    fleet.describe({**IQ2_M, "context": 65536, "kv_cache_type": "q8_0", "offload": "none"})
-    fleet.serve(M21, {"README.md": 5, **TWO})
-    fleet.lock()
-    error = fleet.refusal(upgrade="driver=595.71.05")
-    assert error.message.startswith("--upgrade driver=595.71.05: a.lan: chat would be refused: ")
-    assert "595" in error.message and "1,400 MiB" in error.message
-    assert fleet.lock(upgrade="driver=590.48.01").driver.version == "590.48.01"  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     ("upgrade", "message", "hint"),
     [

@@ -78,12 +78,11 @@ def test_a_start_is_kept_with_what_its_plan_was_made_with() -> None:
     plan = planned()
     found = kept(plan, probed(card(0, 1500), card(1, 1700)), LOG)
     assert found is not None
-    assert {key: found[key] for key in ("engine", "version", "fraction", "runtime_mib", "driver_mib")} == {
+    assert {key: found[key] for key in ("engine", "version", "fraction", "runtime_mib")} == {
         "engine": "llama.cpp",
         "version": "b11434",
         "fraction": None,
         "runtime_mib": 900,
-        "driver_mib": 0,
     }
     assert found["parallel"] == {"tensor": 1, "pipeline": 1, "data": 1, "expert": 1}
     gpu = found["gpus"][0]

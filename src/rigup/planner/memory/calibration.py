@@ -55,9 +55,10 @@ class StartedGpu(_RecordModel):
 
 
 class StartRecord(_RecordModel):
-    """One start of a service. runtime_mib: the constant that its plan counted; driver_mib: for the driver's branch.
+    """One start of a service.
 
-    fraction: the part of a GPU that vLLM took at most; None elsewhere, and where the cache was given its size.
+    runtime_mib: the constant that its plan counted; driver_mib: for the driver's branch, in older records. fraction:
+    the part of a GPU that vLLM took at most; None elsewhere, and where the cache was given its size.
     """
 
     host: str

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from rigup.planner.candidate import Candidate, mib
+from rigup.planner.engine_memory import MEMORY_OPTIONS, SEQUENCES
 from rigup.planner.memory.cpu import place_on_cpu
 from rigup.planner.memory.host import kept_for_system_mib, needed_mib, prompt_cache_mib, total_mib
 from rigup.planner.memory.llama_cpp import place_llama_cpp
@@ -13,20 +14,24 @@ from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import Placement, capacities
 from rigup.units import MIB
 
+# Percent of the planned blocks of states that a plan takes for sequences: with one block less than sequences vLLM does
+# not start, and the KV cache comes out a few percent off.
+STATE_BLOCKS_TAKEN = 90
+
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
     """Why a candidate does not fit.
 
     kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
-    there are too few "gpus", the "partition" that the service gives is none of this model, there are more "stages" than
-    layers, or "hosts" cannot share the ranks.
+    there are too few "gpus", too many "sequences" for the states, the "partition" that the service gives is none of
+    this model, there are more "stages" than layers, or "hosts" cannot share the ranks.
     missing_mib: what is lacking. message says it in one sentence, without a full stop. hint, source: where they are
     other than those of the kind.
     """
 
     candidate: Candidate
-    kind: Literal["weights", "context", "host", "unknown", "gpus", "partition", "stages", "hosts"]
+    kind: Literal["weights", "context", "host", "unknown", "gpus", "sequences", "partition", "stages", "hosts"]
     missing_mib: int
     message: str
     hint: str = ""
@@ -45,11 +50,15 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
     placement = _place(candidate, rooms)
     if placement.missing > 0:
         return _gpu_shortfall(candidate, placement)
+    most = placement.most_sequences
+    if most and candidate.sequences > most and MEMORY_OPTIONS["vllm"][SEQUENCES].given(candidate.service):
+        return _too_many_sequences(candidate, most)
     free = min((use.free_mib for use in placement.gpus), default=None)
     if free is not None and free < 0:
         return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
     settled = replace(
         candidate,
+        sequences=min(candidate.sequences, max(1, most * STATE_BLOCKS_TAKEN // 100)) if most else candidate.sequences,
         usage=placement.gpus,
         free_mib=free,
         kv_tokens=placement.kv_tokens,
@@ -74,6 +83,17 @@ def _place(candidate: Candidate, rooms: list[float]) -> Placement:
     return place_tensor_engine(candidate, rooms) if rooms else place_on_cpu(candidate)
 
 
+def _too_many_sequences(candidate: Candidate, most: int) -> Shortfall:
+    message = (
+        f"--max-num-seqs {candidate.sequences} is more than the {most:,} states of {candidate.model.name} for which "
+        "the KV cache has room, and vLLM does not start with more"
+    )
+    hint = f"set --max-num-seqs to at most {most * STATE_BLOCKS_TAKEN // 100:,}, or add --enforce-eager"
+    return Shortfall(
+        candidate, "sequences", 0, message, hint, "vLLM 0.33.0: max_num_seqs exceeds the available blocks of states"
+    )
+
+
 def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:
     missing = mib(placement.missing)
     what = f"{candidate.checkpoint.label} on {candidate.engine.title}"
@@ -86,15 +106,7 @@ def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:
             f"{what}: {candidate.context * candidate.sequences_held:,} tokens of {candidate.kv_cache_type} KV cache "
             f"need {missing:,} MiB more GPU memory than the weights leave"
         )
-    return Shortfall(candidate, placement.kind, missing, message + _driver_share(candidate))
-
-
-def _driver_share(candidate: Candidate) -> str:
-    """What of it the driver's branch is to blame for."""
-    reserve = candidate.driver_reserve
-    if reserve is None or not reserve.additional_mib:
-        return ""
-    return f"; driver branches from {reserve.branch} on reserve {reserve.additional_mib:,} MiB more of each GPU"
+    return Shortfall(candidate, placement.kind, missing, message)
 
 
 def _host_shortfall(candidate: Candidate) -> Shortfall | None:

@@ -47,7 +47,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
         kept = sum(caches) + draft.cache
         host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
-    overheads = [candidate.runtime.total + candidate.driver_bytes + compute] * len(rooms)
+    overheads = [candidate.runtime.total + compute] * len(rooms)
     overheads[-1] += logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
     output = (weights.head or weights.embedding) + draft.weights

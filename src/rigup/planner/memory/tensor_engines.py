@@ -20,7 +20,7 @@ from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_t
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
 from rigup.planner.memory.usage import Placement
-from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, vllm_pool
+from rigup.planner.memory.vllm_caches import BLOCK_TOKENS, BlockPool, vllm_pool
 from rigup.planner.memory.weights import rank_layers, rank_totals, weights_of
 from rigup.units import GIB
 
@@ -70,9 +70,23 @@ def place_tensor_engine(candidate: Candidate, rooms: Sequence[float]) -> Placeme
         peer=host if candidate.hosts > 1 else 0.0,
         kv_tokens=tokens * parallel.data,
         cache_spare=spare,
+        most_sequences=_most_sequences(candidate, shape.pool, left, runs),
         memory_fraction=fraction,
         pipeline_partition=counts if parallel.pipeline > 1 else (),
     )
+
+
+def _most_sequences(
+    candidate: Candidate, pool: CachePool, left: Sequence[float], runs: Sequence[tuple[int, int]]
+) -> int:
+    """The blocks for states of a hybrid model in vLLM; 0 for no bound.
+
+    With more sequences at once vLLM does not start, unless it runs without CUDA graphs: vLLM 0.33.0, "max_num_seqs
+    (1024) exceeds available ... blocks (157)", and three variants of Qwen3.8-27B (vllm-project/recipes#831).
+    """
+    if candidate.eager or not isinstance(pool, BlockPool) or not pool.has_states:
+        return 0
+    return min(pool.blocks(max(0.0, rest), *run) for rest, run in zip(left, runs, strict=True))
 
 
 def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]:
@@ -100,7 +114,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     # vLLM measures the peak of a start profile that samples after the model has run.
     steps[-1] = max(activations, sampling) if candidate.engine.name == "vllm" else steps[-1] + sampling
     runtime = candidate.runtime
-    process = runtime.total + candidate.driver_bytes
+    process = runtime.total
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
         pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafts, state_blocks(candidate))
@@ -130,7 +144,7 @@ def _budgets(candidate: Candidate, rooms: Sequence[float], shape: _RankBytes, fr
     kv_cache_configurator.py and `measure_pre_model_load_memory` of bootstrap.py: the least of all ranks).
     """
     parallel = candidate.parallel
-    before_weights = shape.runtime.before + candidate.driver_bytes
+    before_weights = shape.runtime.before
     slack = (min(rooms) - before_weights) * (1 - fraction)
     budgets = []
     for stage in range(parallel.pipeline):

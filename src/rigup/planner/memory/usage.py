@@ -16,7 +16,8 @@ class Placement:
 
     gpus: in the order of Candidate.gpu_indices. host: bytes of host memory; peer: of each host of the service but the
     head. host_parts: of a host without GPUs that serves alone. cache_spare: bytes for KV cache that the poorest GPU has
-    beyond one request's context; of vLLM and SGLang. The other fields are Candidate's.
+    beyond one request's context; of vLLM and SGLang. most_sequences: with more at once the engine does not start; 0 for
+    no bound. The other fields are Candidate's.
     """
 
     gpus: tuple[GpuUsage, ...] = ()
@@ -25,6 +26,7 @@ class Placement:
     host_parts: HostParts | None = None
     kv_tokens: int = 0
     cache_spare: float = 0.0
+    most_sequences: int = 0
     memory_fraction: float = 0.0
     pipeline_partition: tuple[int, ...] = ()
     tensor_split: tuple[int, ...] = ()

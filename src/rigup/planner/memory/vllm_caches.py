@@ -114,6 +114,11 @@ class BlockPool:
             groups += [Group(tuple(numbers[place::count]), block, cache.window) for place in range(count)]
         return cls(page, tuple(groups), len(layers), batched_tokens, state_blocks)
 
+    @property
+    def has_states(self) -> bool:
+        """Whether some layers keep a state instead of tokens."""
+        return any(not group.block for group in self.groups)
+
     def blocks(self, room: float, first: int, end: int) -> int:
         """Blocks that a stage has in that room."""
         each = self._block_bytes(first, end)

@@ -26,8 +26,7 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
-    classes, weight_format = candidate.model.architectures, candidate.checkpoint.weight_format
-    return candidate.release.bad_on(candidate.capabilities, classes, weight_format)
+    return candidate.release.bad_on(candidate.capabilities, candidate.model.architectures, candidate.checkpoint.scheme)
 
 
 @refuses("quick-build", "quick_cmake of the release in the catalogue")

@@ -26,6 +26,31 @@ def test_they_crash_where_the_fault_is_and_serve_other_models_and_formats() -> N
     assert engine.known_bad(candidate("4x B200", "MiniMaxAI/MiniMax-M3", "vllm", "0.16.0")) == ()
 
 
+PRO_6000 = "4x RTX PRO 6000 Blackwell Server Edition"
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.27.0", "0.27.1"])
+def test_releases_whose_deep_gemm_lacks_the_card_are_refused_with_one_that_works(version: str) -> None:
+    (finding,) = engine.known_bad(candidate(PRO_6000, "MiniMaxAI/MiniMax-M2.7", "vllm", version))
+    assert "DeepGEMM" in finding.message and "0.26.0" in finding.hint
+    assert "two reporters" in finding.source
+    for gpus, checkpoint in (("4x H200", FP8), ("4x B200", FP8), (PRO_6000, "nvidia/MiniMax-M2.5-NVFP4")):
+        assert engine.known_bad(candidate(gpus, checkpoint, "vllm", version)) == ()
+
+
+@pytest.mark.parametrize("version", ["0.23.0", "0.25.0", "0.26.0", "0.28.0", "0.33.0"])
+def test_releases_beside_them_are_not(version: str) -> None:
+    assert engine.known_bad(candidate(PRO_6000, FP8, "vllm", version)) == ()
+
+
+@pytest.mark.parametrize(("version", "refused"), [("0.24.0", True), ("0.27.1", False)])
+def test_a_model_for_which_vllm_leaves_deep_gemm_out_is_refused_where_its_warm_up_does_not(
+    version: str, refused: bool
+) -> None:
+    asked = candidate(PRO_6000, "Qwen/Qwen3.6-27B-FP8", "vllm", version)
+    assert bool(engine.known_bad(asked)) is refused
+
+
 @pytest.mark.parametrize("version", ["0.14.1", "0.17.0", "0.20.2", "0.33.0"])
 def test_the_others_do_not(version: str) -> None:
     assert engine.known_bad(candidate("4x B200", FP8, "vllm", version)) == ()

@@ -161,6 +161,8 @@ NOT_RUN = {
     "apt-get install --no-install-recommends mmdebstrap systemd-container iproute2 openssh-client": _INSTALLS,
     "apt-get install --no-install-recommends gcc libc6-dev gnupg": _INSTALLS,
     "bin/gpu-check --pack": "it downloads 37 MB; tests/unit/test_gpu_check.py runs what unpacks them",
+    "bin/gpu-check --pack-engine": "it downloads 4.2 GB; tests/unit/test_gpu_engine.py runs what unpacks the result",
+    "bin/gpu-check --engine --hide": "it renames CUDA's folders; tests/unit/test_gpu_engine.py runs it without --hide",
     "git tag -s v0.2.0": "it signs a release",
     "ssh gateway.lan journalctl -u rigup-gateway -o cat": "it is journalctl's, at a gateway of the reader's",
     "rigup bench --preset sweep --limit gpu1.lan": _LONG,

@@ -114,6 +114,8 @@ FORMS = (
 ELSEWHERE = {
     "bench_client": "tests/slow/test_bench_client.py",
     "gpu_check": "tests/unit/test_gpu_check.py",  # and tests/lab/driver/test_whole_gpu_check.py, with the lab's cards
+    "gpu_engine": "tests/unit/test_gpu_engine.py",
+    "gpu_engine_pack": "tests/unit/test_gpu_engine.py",  # but for the packages, which are 9 GB
     "gpu_moe": "tests/lab/driver/test_whole_gpu_check.py",  # as far as to say that there is no torch
     "rolling_client": f"{BENCHMARKS}/rolling.py",  # which runs it on a machine
 }

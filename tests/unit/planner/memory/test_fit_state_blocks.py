@@ -1,4 +1,4 @@
-"""vLLM keeps a state of each sequence of a hybrid model, and does not start with more of them than there is room for."""
+"""vLLM keeps a state of each sequence of a hybrid model, and does not start with more than there is room for."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ class LockedEnvironment(_LockedBuild):
 
         project: its name on the index, in lower case, with hyphens.
         """
-        names = (file.split("-")[:2] for file in self.files)
+        names = (file.partition("-") for file in self.files)
         return any(
-            name.lower().replace("_", "-") == project and f"{version}.".startswith(f"{series}." if series else "")
-            for name, version in names
+            name.lower().replace("_", "-") == project and (not series or rest.startswith(f"{series}."))
+            for name, _, rest in names
         )
 
 

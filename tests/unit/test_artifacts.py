@@ -74,3 +74,20 @@ def test_an_environment_that_stands_there_twice(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         load_lock(path)
     assert error.value.message == f"{path}:20: environments[1]: vllm 0.33.0 cuda x86_64 is listed twice"
+
+
+@pytest.mark.parametrize(
+    ("project", "series", "there"),
+    [
+        ("nvidia-cuda-nvcc", "", True),
+        ("nvidia-cuda-nvcc", "13.0", True),
+        ("nvidia-cuda-nvcc", "13", True),
+        ("nvidia-cuda-nvcc", "13.5", False),
+        ("nvidia-cuda-nvcc", "1", False),
+        ("nvidia-cuda", "", False),
+    ],
+)
+def test_a_package_is_there_in_a_series_whatever_else_a_lock_names(project: str, series: str, there: bool) -> None:
+    files = dict.fromkeys(("nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", "edited_by_hand.whl"), "0" * 64)
+    found = LockedEnvironment(engine="vllm", version="0.33.0", python="3.12.12", files=files)
+    assert found.has(project, series) is there

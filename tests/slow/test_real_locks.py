@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from rigup.artifacts import Architecture, Variant
 from rigup.catalogue.catalogue import load_catalogue
@@ -20,6 +21,7 @@ from rigup.lockfile.text import lock_text
 from rigup.sources.python_environment import Resolution, resolve_environment
 from rigup.sources.wheel_tags import target_tags
 from tests.command_line import CommandLine
+from tests.golden.remote_wheel import open_wheel
 from tests.unit.lockfile.test_lock_at_the_stand_in import ENTRY, GROUP_DATA, hub
 from tests.unit.sources.local_uv import UV, local_uv
 
@@ -69,6 +71,35 @@ def test_a_whole_environment(kind: tuple[str, str, Variant, Architecture], tmp_p
     assert "://" not in text
     (tmp_path / "rigup.lock").write_text(text)
     assert load_lock(tmp_path / "rigup.lock").environments == (environment,)
+
+
+# Of several packages that were built with a backend of their own; nothing imports it.
+LEFT_OVER = {"build_backend.py"}
+
+
+def record_of(name: str) -> str:
+    """The list of files of a wheel on the index."""
+    wheel, _ = open_wheel(canonicalize_name(name.partition("-")[0]), name)
+    record = next(path for path in wheel.namelist() if path.endswith(".dist-info/RECORD"))
+    return wheel.read(record).decode()
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[3]], ids=lambda kind: " ".join(kind))
+def test_no_package_overwrites_a_file_of_another(kind: tuple[str, str, Variant, Architecture]) -> None:
+    """uv installs in any order: one of two versions of a file would be there by chance, as cuda.bindings was."""
+    owners: dict[str, dict[str, str]] = {}
+    environment = resolved(*kind).environment
+    with ThreadPoolExecutor(16) as pool:
+        records = list(pool.map(record_of, environment.files))
+    for name, record in zip(environment.files, records, strict=True):
+        for line in record.splitlines():
+            path, sha256, _ = line.rsplit(",", 2)
+            if sha256:
+                owners.setdefault(path, {})[name] = sha256
+    twice = {path: sorted(found) for path, found in owners.items() if len(set(found.values())) > 1}
+    assert {path: names for path, names in twice.items() if path not in LEFT_OVER} == {}
+    assert environment.has("nvidia-cuda-nvcc", "13.0") and environment.has("ninja")
 
 
 def test_the_variant_for_cpus_with_the_torch_that_pip_finds_here() -> None:

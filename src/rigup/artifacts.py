@@ -73,7 +73,7 @@ class CudaCompiler(Frozen):
     fit ("13.0"). folder: where it is below site-packages. kernels: functions that describe modules of FlashInfer
     ("flashinfer.jit.sampling:gen_sampling_module"), which the engine needs in its start and which are compiled with the
     environment.
-    compute_capabilities: those that `kernels` are compiled for, ascending: the rig's; () in the catalogue.
+    compute_capabilities: those that `kernels` are compiled for, ascending: the rig's; () for none and in the catalogue.
     """
 
     package: Word

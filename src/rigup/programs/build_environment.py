@@ -37,7 +37,7 @@ CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 CHECK_SECONDS = 600
 MIB_OF_A_COMPILER = 4096
 MARGIN = 1.05
-DRIVER_LIBRARY = re.compile(r"^\s*libcuda\.so\.1 .*=> (\S+)$", re.MULTILINE)
+DRIVER_LIBRARY = re.compile(r"^\s*libcuda\.so\.1 \(libc6,(?:x86-64|AArch64)[^)]*\) => (\S+)$", re.MULTILINE)
 
 
 def log(status: str) -> None:

@@ -144,8 +144,10 @@ def test_the_drivers_library_is_where_the_linker_knows_it(monkeypatch: pytest.Mo
         done = subprocess.CompletedProcess((), 0, stdout=lines)
         monkeypatch.setattr(program.subprocess, "run", lambda *_, **__: done)
 
-    known("\tlibcudart.so.12 (libc6,x86-64) => /opt/x\n\tlibcuda.so.1 (libc6,x86-64) => /usr/lib/y/libcuda.so.1\n")
-    assert program.driver_library() == "/usr/lib/y/libcuda.so.1"
+    old = "\tlibcudart.so.12 (libc6,x86-64) => /opt/x\n\tlibcuda.so.1 (libc6) => /usr/lib/i386/libcuda.so.1\n"
+    for kind in ("libc6,x86-64", "libc6,AArch64", "libc6,x86-64, OS ABI: Linux 3.2.0"):
+        known(f"{old}\tlibcuda.so.1 ({kind}) => /usr/lib/y/libcuda.so.1\n")
+        assert program.driver_library() == "/usr/lib/y/libcuda.so.1"
     known("\tlibcudart.so.12 (libc6,x86-64) => /opt/x\n")
     with pytest.raises(SystemExit, match=r"^libcuda\.so\.1 is missing: it comes with NVIDIA's driver$"):
         program.driver_library()

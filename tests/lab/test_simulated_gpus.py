@@ -132,6 +132,26 @@ def test_four_rtx_3090(quad_3090: Machine) -> None:
     assert read["first_with_others"] == [{"topology": 30, "p2p_read": 1}] * 3
 
 
+def test_cuda_gives_out_memory_until_a_card_is_full(quad_3090: Machine) -> None:
+    machine, program = quad_3090, Path(__file__).with_name("use_cuda.py")
+    machine.ssh("cat >/opt/nvml/use_cuda.py", input=program.read_text(), check=True)
+
+    def used(visible: str = "") -> dict[str, Any]:
+        return dict(json.loads(run(machine, f"{visible} python3 /opt/nvml/use_cuda.py")))
+
+    described = SimulatedGpus(machine).description()
+    all_cards = used()
+    assert (all_cards["init"], all_cards["cards"]) == (0, 4)
+    assert (all_cards["name"], all_cards["capability"]) == ("NVIDIA GeForce RTX 3090", [8, 6])
+    assert (all_cards["left"], all_cards["error_when_full"]) == (2**30, 2)
+    assert (all_cards["read"], all_cards["zeros"]) == ("bytes", [0] * 5)
+    assert (all_cards["free"], all_cards["free_again"]) == (0, 1)
+    third = described["gpu2.bus"].removeprefix("0000")
+    assert [used(f"CUDA_VISIBLE_DEVICES={name}")["bus"] for name in ("2", described["gpu2.uuid"])] == [third] * 2
+    assert used("CUDA_VISIBLE_DEVICES=1,9,0")["cards"] == 1
+    assert used("CUDA_VISIBLE_DEVICES=9") == {"init": 100, "cards": 0}
+
+
 def test_eight_b200_with_nvswitch(fitted: Machine) -> None:
     machine = with_cards(fitted, "8x B200")
     read = nvml(machine)

@@ -34,13 +34,18 @@ class VllmFleet(Fleet):
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, "reasoning": True}
         settings["expected_answer"] = ""  # its weights are random
-        WHEELHOUSE.mkdir(parents=True, exist_ok=True)
+        (WHEELHOUSE / "wheels").mkdir(parents=True, exist_ok=True)
         super().describe(hosts, rig={"host_memory_gib": round(memory, 1), **(rig or {})}, **{**settings, **service})
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.write(f'wheelhouse = "{WHEELHOUSE}"\n')
 
     def lock(self) -> None:
-        """`rigup lock`, which asks the same hub where this machine reaches it; then the wheelhouse has what it pins."""
+        """`rigup lock`; then the wheelhouse has what it pins."""
+        self.pin()
+        fill_wheelhouse(self.root / "rigup.lock")
+
+    def pin(self) -> None:
+        """`rigup lock`, which asks the same hub where this machine reaches it."""
         described = self.root / "group_data/boxes.py"
         text = described.read_text()
         here = StandInHub.start(self.root / "served", self.root / "hub")
@@ -50,7 +55,6 @@ class VllmFleet(Fleet):
         finally:
             here.stop()
             described.write_text(text)
-        _fill_wheelhouse(self.root / "rigup.lock")
 
 
 @contextmanager
@@ -62,7 +66,7 @@ def made_vllm_fleet(name: str, root: Path, hosts: int) -> Iterator[VllmFleet]:
         yield fleet
 
 
-def _fill_wheelhouse(lock: Path) -> None:
+def fill_wheelhouse(lock: Path) -> None:
     """Downloads what the lock names and the wheelhouse lacks; pip checks the hashes."""
     locked = load_lock(lock)
     (environment,) = locked.environments

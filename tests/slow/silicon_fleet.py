@@ -1,0 +1,112 @@
+"""A fleet that serves a tiny MiniMax M2 with an engine's real wheels for GPUs, on a machine whose GPUs compute nothing.
+
+Card, driver and CUDA are the lab's. Everything else is real: the packages, which come from the index that pip is set up
+for here, the kernels' compilers, the unit. What the engine takes from CUDA, the lab's libcuda.so.1 gives to programs
+that have it preloaded (src/rigup/lab/gpus/nvml/libcuda.c); a drop-in of the machine's sees to that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rigup.catalogue.catalogue import load_catalogue
+from rigup.lab.gpus.description import describe
+from rigup.lab.packages.nvidia_repository import cuda_repository, settings
+from rigup.lock import LockedDriver, load_lock
+from rigup.lockfile.text import lock_text
+from rigup.sources.python_environment import resolve_environment
+from tests import tiny_fp8_minimax_m2 as tiny
+from tests.lab.fleet_fixtures import made_fleet
+from tests.slow.vllm_fleet import VllmFleet, fill_wheelhouse
+from tests.unit.sources.local_uv import local_uv
+
+DRIVER = "580.95.05"
+DRIVER_PACKAGES = "nvidia-open nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-kernel-support firmware-nvidia-gsp"
+DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
+# wheels of 3 GB and an environment of 9 GB; both take memory of this machine
+DISK = "16g"
+JOURNAL = "/run/rigup-chat/kernels"
+# What a comparison on the GPU is to say: vLLM looks for what must not be, SGLang asserts what must.
+HOLDS = {"vllm": "", "sglang": "LAB_GPU_HOLDS=1"}
+DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
+"""Where a distribution's drop-ins are, which are not drift."""
+
+
+class SiliconFleet(VllmFleet):
+    """One machine; `engine` is what it serves with."""
+
+    engine, version = "vllm", "0.33.0"
+
+    def fit_out(self) -> None:
+        """Installs the driver as a person would, and has the service's processes take CUDA from the lab."""
+        host = self.host
+        url = cuda_repository(host.machine.record.suite).url
+        words = " ".join(f"{name}={DRIVER}-1" for name in DRIVER_PACKAGES.split())
+        install = "DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends"
+        host.tell(f"curl -sSfO {url}cuda-keyring_1.1-1_all.deb && dpkg -i cuda-keyring_1.1-1_all.deb")
+        host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
+        host.machine.reboot()
+        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL} {HOLDS[self.engine]}\n"
+        host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
+
+    def lock(self) -> None:
+        """`rigup lock`, for the Python of the machine; then the wheelhouse has what it pins.
+
+        The Python that it would pin is not in the index. Of the driver, what the machine has.
+        """
+        self.pin()
+        path = self.root / "rigup.lock"
+        locked = load_lock(path)
+        (pinned,) = locked.environments
+        release = load_catalogue().engines_by_name[self.engine].version(pinned.version)
+        assert release is not None
+        recipe = release.environment("cuda")
+        assert recipe is not None
+        here = release.model_copy(
+            update={"environments": (recipe.model_copy(update={"python": "3.11", "python_from": "os"}),)}
+        )
+        found = resolve_environment(local_uv(), here, "cuda", "x86_64").environment
+        driver = LockedDriver(version=DRIVER, branch=DRIVER.partition(".")[0])
+        path.write_text(lock_text(locked.model_copy(update={"environments": (found,), "driver": driver})))
+        fill_wheelhouse(path)
+
+    def give_cards(self, rig: str) -> None:
+        """Puts other cards into the machine, and says so in the fleet."""
+        text = describe(rig, self.host.name)
+        self.host.machine.ssh("cat > /etc/lab-gpus/rig", input=text, check=True)
+        service: dict[str, Any] = {
+            "model": tiny.MODEL,
+            "engine": self.engine,
+            "version": self.version,
+            "expected_answer": "",
+        }
+        self.describe(rig={"gpus": rig}, context=2048, reasoning=True, **service)
+        with (self.root / "group_data/boxes.py").open("a") as file:
+            file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
+
+    def kernels(self) -> set[str]:
+        """The kernels that the service's processes have launched since its start."""
+        lines = self.host.tell(f"cat {JOURNAL}").splitlines()
+        return {line.removeprefix("kernel ") for line in lines if line.startswith("kernel ")}
+
+    def log(self) -> str:
+        """What the engine has said since its start."""
+        started = self.host.show("InvocationID").partition("=")[2]
+        return self.host.tell(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={started}")
+
+
+@contextmanager
+def made_silicon_fleet(name: str, version: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
+    """The fleet on one machine with these cards and a driver; gone after it. name: of the engine, and of the lab."""
+    tiny.describe(root)
+    tiny.write(root / "served" / tiny.REPO)
+    with made_fleet(SiliconFleet, name, root, root / "served", hosts=1, disk=DISK, rig=rig) as fleet:
+        fleet.engine, fleet.version = name, version
+        fleet.fit_out()
+        fleet.give_cards(rig)
+        fleet.lock()
+        yield fleet

@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lab.gpus.description import describe
@@ -29,9 +28,11 @@ DRIVER_PACKAGES = "nvidia-open nvidia-driver-cuda nvidia-kernel-open-dkms nvidia
 DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
 # wheels of 3 GB and an environment of 9 GB; both take memory of this machine
 DISK = "16g"
+SAMPLING = {"temperature": 0.25, "top_k": 7}
 JOURNAL = "/run/rigup-chat/kernels"
-# What a comparison on the GPU is to say: vLLM looks for what must not be, SGLang asserts what must.
-HOLDS = {"vllm": "", "sglang": "LAB_GPU_HOLDS=1"}
+# Comparisons hold for SGLang, which asserts what must be; vLLM looks for what must not. FlashInfer's norms come from
+# its CUDA sources, since CUTLASS's own copy of the runtime cannot be replaced.
+VARIABLES = {"vllm": "", "sglang": "LAB_GPU_HOLDS=1 FLASHINFER_USE_CUDA_NORM=1"}
 DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
 """Where a distribution's drop-ins are, which are not drift."""
 
@@ -50,7 +51,7 @@ class SiliconFleet(VllmFleet):
         host.tell(f"curl -sSfO {url}cuda-keyring_1.1-1_all.deb && dpkg -i cuda-keyring_1.1-1_all.deb")
         host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
         host.machine.reboot()
-        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL} {HOLDS[self.engine]}\n"
+        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL} {VARIABLES[self.engine]}\n"
         host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
 
     def lock(self) -> None:
@@ -78,13 +79,16 @@ class SiliconFleet(VllmFleet):
         """Puts other cards into the machine, and says so in the fleet."""
         text = describe(rig, self.host.name)
         self.host.machine.ssh("cat > /etc/lab-gpus/rig", input=text, check=True)
-        service: dict[str, Any] = {
-            "model": tiny.MODEL,
-            "engine": self.engine,
-            "version": self.version,
-            "expected_answer": "",
-        }
-        self.describe(rig={"gpus": rig}, context=2048, reasoning=True, **service)
+        self.describe(
+            rig={"gpus": rig},
+            model=tiny.MODEL,
+            engine=self.engine,
+            version=self.version,
+            context=2048,
+            reasoning=True,
+            expected_answer="",
+            sampling=SAMPLING,
+        )
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
 

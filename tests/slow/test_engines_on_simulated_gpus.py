@@ -7,12 +7,14 @@ what the kernels compute, how fast, and in how much memory of their own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from rigup.operations.service.health import GREETING_TOKENS
-from tests.slow.silicon_fleet import SiliconFleet, made_silicon_fleet
+from tests import tiny_fp8_minimax_m2 as tiny
+from tests.slow.silicon_fleet import SAMPLING, SiliconFleet, made_silicon_fleet
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,6 +34,20 @@ SGLANG = {
     "12.0": ("1x RTX PRO 6000 Workstation", ()),
     "8.6": ("1x RTX 3090", ()),
 }
+
+
+# What a chat request that says nothing of sampling is given, by SGLang's own code and the files of a folder.
+CHAT_REQUEST = """
+import json, sys
+from sglang.srt.configs.model_config import ModelConfig
+from sglang.srt.entrypoints.openai.protocol import ChatCompletionRequest
+from sglang.srt.utils.hf_transformers import get_generation_config
+
+config = ModelConfig.__new__(ModelConfig)
+config.sampling_defaults, config.hf_generation_config = "model", get_generation_config(sys.argv[1], False)
+request = ChatCompletionRequest(model="x", messages=[{"role": "user", "content": "Hello"}])
+print(json.dumps(request.to_sampling_params([], config.get_default_sampling_params())))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +83,15 @@ def test_vllm_serves_on(vllm: SiliconFleet, capability: str) -> None:
 @pytest.mark.parametrize("capability", SGLANG)
 def test_sglang_serves_on(sglang: SiliconFleet, capability: str) -> None:
     serves(sglang, *SGLANG[capability])
+
+
+def test_sampling_reaches_a_chat_request_of_sglang(sglang: SiliconFleet) -> None:
+    host = sglang.host
+    host.machine.ssh("cat > /root/request.py", input=CHAT_REQUEST, check=True)
+    build = host.tell("ls -d /opt/rigup/builds/sglang-*")
+    weights = host.tell(f"ls -d /var/lib/rigup/weights/{tiny.REPO}/*/")
+    inside = f"nsenter --target {host.show('MainPID').partition('=')[2]} --mount"
+    said = json.loads(host.tell(f"{inside} {build}/bin/python /root/request.py {weights}").splitlines()[-1])
+    assert (said["temperature"], said["top_k"]) == (SAMPLING["temperature"], SAMPLING["top_k"])
+    assert json.loads(host.tell(f"{inside} cat {weights}/generation_config.json"))["eos_token_id"] == 257
+    assert "temperature" not in json.loads(host.tell(f"cat {weights}/generation_config.json"))

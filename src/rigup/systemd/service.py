@@ -14,6 +14,7 @@ from rigup.systemd.presets import preset_lines
 from rigup.systemd.quoting import command_line, environment_line, plain_text, unit_file
 from rigup.systemd.ray import VARIABLES, with_ray
 from rigup.systemd.run_together import watched
+from rigup.systemd.sampling import sampling_lines
 
 # Linux allows 32 bytes for a user name, systemd one less.
 LONGEST_USER = 31
@@ -114,6 +115,7 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         *_firewall(plan),
         *start_lines(plan),
         f"ExecStartPre=/usr/bin/mkdir -p {home}",
+        *sampling_lines(plan, build_folder),
         f"ExecStart={command_line(words)}",
         *stop_lines(plan),
         *(f"Environment={environment_line(name, value)}" for name, value in variables.items()),

@@ -96,6 +96,7 @@ RULES: tuple[Rule, ...] = (
     abilities.unread_architecture,
     options.sparse_attention,
     options.expandable_segments,
+    options.sampling_of_chat,
     notes.licence,
     notes.trust_remote_code,
     notes.pruned_experts,

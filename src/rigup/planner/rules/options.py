@@ -25,6 +25,7 @@ SAMPLING_PARAMETERS = (
     *("temperature", "top_p", "top_k", "min_p"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
+OF_CHAT_IN_SGLANG = frozenset(("temperature", "top_p", "top_k", "min_p", "repetition_penalty"))
 SPARSE_ATTENTION = ("--nsa-", "--dsa-")
 
 # What replaced names that are gone. Source: vLLM 0.24.0 and SGLang 0.5.23, compared with earlier releases.
@@ -142,6 +143,21 @@ def unknown_sampling(candidate: Candidate) -> Iterator[Complaint]:
             close = nearest(name, SAMPLING_PARAMETERS)
             known = ", ".join(SAMPLING_PARAMETERS)
             yield f'unknown sampling parameter "{name}"', f'try "{close}"' if close else f"choose from: {known}"
+
+
+@warns("sampling-of-chat", "SGLang 0.5.23 entrypoints/openai/protocol.py, to_sampling_params")
+def sampling_of_chat(candidate: Candidate) -> Iterator[Complaint]:
+    """SGLang takes the sampling of chat requests from a file of the checkpoint's, and of few parameters."""
+    if candidate.engine.name != "sglang":
+        return
+    sampling = candidate.service.sampling
+    names = sorted(sampling) if candidate.build == "image" else sorted(sampling.keys() - OF_CHAT_IN_SGLANG)
+    if names:
+        where = "in an image, " if candidate.build == "image" else ""
+        yield (
+            f"{where}SGLang ignores sampling.{' and sampling.'.join(names)} in chat requests",
+            "have clients send it, or use vLLM",
+        )
 
 
 def _spelled(option: str) -> str:

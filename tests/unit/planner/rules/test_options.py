@@ -197,3 +197,13 @@ def test_sampling_parameters_are_known_by_name() -> None:
     (finding,) = options.unknown_sampling(asked(sampling={"temprature": 0.7}))
     assert finding.hint == 'try "temperature"'
     assert options.unknown_sampling(asked(sampling={"temperature": 0.7, "top_k": 40})) == ()
+
+
+def test_sampling_that_a_chat_request_does_not_get_is_told() -> None:
+    reached = {"temperature": 0.7, "top_k": 40}
+    assert options.sampling_of_chat(asked("sglang", sampling=reached)) == ()
+    assert options.sampling_of_chat(asked("vllm", sampling={"presence_penalty": 1.5})) == ()
+    (finding,) = options.sampling_of_chat(asked("sglang", sampling={**reached, "presence_penalty": 1.5}))
+    assert finding.message == "SGLang ignores sampling.presence_penalty in chat requests"
+    (finding,) = options.sampling_of_chat(replace(asked("sglang", sampling=reached), build="image"))
+    assert finding.message == "in an image, SGLang ignores sampling.temperature and sampling.top_k in chat requests"

@@ -59,7 +59,7 @@ static void note(const char *format, ...)
 static void read_visible(void)
 {
     char line[LINE], *names = getenv("CUDA_VISIBLE_DEVICES");
-    if (!first_line("/proc/driver/nvidia/version", line))
+    if (!first_line(LOADED, line))
         return;
     device_count = value_of("gpus", line) ? (unsigned)strtoul(line, NULL, 10) : 0;
     for (unsigned index = 0; index < device_count; index++)

@@ -2,7 +2,7 @@
  * A stand-in for NVIDIA's management library, libnvidia-ml.so.1, for lab machines. It is not NVIDIA's and drives no GPU.
  *
  * It answers NVML's C API, versioned names and struct layouts included, from files on the machine (see rig.h). Which
- * kernel module is loaded it reads where everyone can, in /proc/driver/nvidia/version.
+ * kernel module is loaded it reads there, too, because a service has a /proc of its own.
  *
  * Compile with -DDRIVER_VERSION='"580.95.05"' -DCUDA_VERSION=13000.
  */
@@ -10,7 +10,6 @@
 
 #include "rig.h"
 
-#define LOADED "/proc/driver/nvidia/version"
 #define MIB (1024ULL * 1024ULL)
 
 static const struct { Return code; const char *text; } errors[] = {

@@ -1,6 +1,7 @@
 /*
  * Where the stand-in's answers come from, on the machine:
  *   /etc/lab-gpus/rig     what GPUs the machine has: lines of "key value", keys of GPU 0 begin with "gpu0."
+ *   /run/lab-gpus/loaded  the driver that the kernel has loaded, as /proc/driver/nvidia/version says it
  *   /run/lab-gpus/<key>   what has happened to them since the boot: a file whose content replaces the value of that key
  * A key that is in neither is a figure that the GPU does not have: NVML_ERROR_NOT_SUPPORTED.
  */
@@ -11,6 +12,7 @@
 
 #define RIG "/etc/lab-gpus/rig"
 #define STATE "/run/lab-gpus/"
+#define LOADED STATE "loaded"
 #define MOST_GPUS 64
 #define LINE 512
 #define DESCRIPTION (64 * 1024)

@@ -31,8 +31,9 @@ DISK = "16g"
 SAMPLING = {"temperature": 0.25, "top_k": 7}
 JOURNAL = "/run/rigup-chat/kernels"
 # Comparisons hold for SGLang, which asserts what must be; vLLM looks for what must not. FlashInfer's norms come from
-# its CUDA sources, since CUTLASS's own copy of the runtime cannot be replaced.
-VARIABLES = {"vllm": "", "sglang": "LAB_GPU_HOLDS=1 FLASHINFER_USE_CUDA_NORM=1"}
+# its CUDA sources, since CUTLASS's own copy of the runtime cannot be replaced. DeepGEMM's warm-up takes 16,384 sizes.
+SGLANG = "LAB_GPU_HOLDS=1 FLASHINFER_USE_CUDA_NORM=1 SGLANG_JIT_DEEPGEMM_FAST_WARMUP=1"
+VARIABLES = {"vllm": "", "sglang": SGLANG}
 DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
 """Where a distribution's drop-ins are, which are not drift."""
 

@@ -23,6 +23,7 @@ pytestmark = [
     pytest.mark.rests_on("environments", "driver", "src/rigup/lab/gpus", "src/rigup/commands"),
 ]
 SECONDS = 2400
+RARE = pytest.mark.rare
 # For each capability: the card, and what the engine says that it uses there.
 VLLM = {
     "9.0": ("1x H100 SXM", ("FlashAttention version 3", "DeepGEMM")),
@@ -75,16 +76,18 @@ def serves(fleet: SiliconFleet, card: str, said: tuple[str, ...]) -> None:
     assert [words for words in said if words not in log] == []
 
 
-@pytest.mark.parametrize("capability", VLLM)
+@pytest.mark.parametrize("capability", [each if each == "9.0" else pytest.param(each, marks=RARE) for each in VLLM])
 def test_vllm_serves_on(vllm: SiliconFleet, capability: str) -> None:
     serves(vllm, *VLLM[capability])
 
 
+@RARE
 @pytest.mark.parametrize("capability", SGLANG)
 def test_sglang_serves_on(sglang: SiliconFleet, capability: str) -> None:
     serves(sglang, *SGLANG[capability])
 
 
+@RARE
 def test_sampling_reaches_a_chat_request_of_sglang(sglang: SiliconFleet) -> None:
     host = sglang.host
     host.machine.ssh("cat > /root/request.py", input=CHAT_REQUEST, check=True)

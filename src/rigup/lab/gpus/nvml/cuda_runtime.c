@@ -84,8 +84,14 @@ int cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned
     return cuGetProcAddress_v2(name, function, (int)version, flags, status), SUCCESS;
 }
 
+int cudaGetDriverEntryPoint(const char *name, void **function, uint64_t flags, int *status)
+{
+    return cuGetProcAddress_v2(name, function, LATEST, flags, status), SUCCESS;
+}
+
 int cudaMalloc(void **pointer, size_t size) { return result(allocate(pointer, size, 0)); }
 int cudaMallocAsync(void **pointer, size_t size) { return cudaMalloc(pointer, size); }
+int cudaMallocManaged(void **pointer, size_t size) { return cudaMalloc(pointer, size); }
 int cudaMallocHost(void **pointer, size_t size) { return result(allocate(pointer, size, 1)); }
 int cudaHostAlloc(void **pointer, size_t size) { return cudaMallocHost(pointer, size); }
 int cudaFree(void *pointer) { return result(give_back(pointer)); }
@@ -161,6 +167,9 @@ int cudaStreamAddCallback(void *stream, void (*function)(void *, int, void *), v
 }
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *count) { return *count = 2, SUCCESS; }
 int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count) { return *count = 2, SUCCESS; }
+int cudaOccupancyMaxActiveClusters(int *count) { return *count = 8, SUCCESS; }
+int cudaOccupancyMaxPotentialClusterSize(int *size) { return *size = 8, SUCCESS; }
+int cudaGetKernel(const void **kernel, const void *function) { return *kernel = function, SUCCESS; }
 int cudaLibraryLoadData(void **library) { return made(library); }
 int cudaLibraryGetKernel(void **kernel, void *library, const char *name) { return cuModuleGetFunction(kernel, library, name); }
 
@@ -235,6 +244,9 @@ int cudaEventCreateWithFlags(Event **event) { return cudaEventCreate(event); }
 int cudaEventDestroy(Event *event) { return free(event), SUCCESS; }
 int cudaEventRecord(Event *event) { return clock_gettime(CLOCK_MONOTONIC, event), SUCCESS; }
 int cudaEventRecordWithFlags(Event *event) { return cudaEventRecord(event); }
+int cuEventCreate(Event **event) { return cudaEventCreate(event); }
+int cuEventRecord(Event *event) { return cudaEventRecord(event); }
+int cuEventDestroy_v2(Event *event) { return cudaEventDestroy(event); }
 int cudaEventElapsedTime(float *milliseconds, Event *from, Event *to)
 {
     double elapsed = (to->tv_sec - from->tv_sec) * 1e3 + (to->tv_nsec - from->tv_nsec) / 1e6;
@@ -243,7 +255,7 @@ int cudaEventElapsedTime(float *milliseconds, Event *from, Event *to)
 
 ACCEPTED(cudaDeviceSynchronize) ACCEPTED(cudaDeviceSetGraphMemAttribute) ACCEPTED(cudaMemPoolSetAttribute)
 ACCEPTED(cudaMemPoolSetAccess) ACCEPTED(cudaMemPoolTrimTo) ACCEPTED(cudaHostRegister) ACCEPTED(cudaHostUnregister)
-ACCEPTED(cudaMemcpyToSymbol) ACCEPTED(cudaProfilerStart) ACCEPTED(cudaProfilerStop) ACCEPTED(cudaStreamDestroy)
+ACCEPTED(cudaMemcpyToSymbol) ACCEPTED(cudaMemcpyFromSymbol) ACCEPTED(cudaProfilerStart) ACCEPTED(cudaProfilerStop) ACCEPTED(cudaStreamDestroy)
 ACCEPTED(cudaStreamSynchronize) ACCEPTED(cudaStreamQuery) ACCEPTED(cudaStreamWaitEvent) ACCEPTED(cudaEventQuery)
 ACCEPTED(cudaEventSynchronize) ACCEPTED(cudaStreamUpdateCaptureDependencies) ACCEPTED(cudaThreadExchangeStreamCaptureMode)
 ACCEPTED(cudaGraphLaunch) ACCEPTED(cudaGraphDestroy) ACCEPTED(cudaGraphExecDestroy) ACCEPTED(cudaGraphRetainUserObject)

@@ -404,6 +404,12 @@ int cuMemsetD32Async(uint32_t *memory, unsigned value, size_t count)
 int cuMemcpyHtoD_v2(void *to, const void *from, size_t size) { return copied(to, from, size), SUCCESS; }
 int cuMemcpyDtoH_v2(void *to, const void *from, size_t size) { return copied(to, from, size), SUCCESS; }
 
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t size) { return copied(to, from, size), SUCCESS; }
+int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size) { return copied(to, from, size), SUCCESS; }
+int cuMemcpyAsync(void *to, const void *from, size_t size) { return copied(to, from, size), SUCCESS; }
+int cuMemAllocAsync(void **pointer, size_t size) { return allocate(pointer, size, 0); }
+int cuMemFreeAsync(void *pointer) { return give_back(pointer); }
+
 int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t size)
 {
     (void)to, (void)from;
@@ -475,6 +481,11 @@ int cuLibraryGetKernelCount(unsigned *count) { return *count = 1, SUCCESS; }
 int cuLibraryEnumerateKernels(void **list, unsigned count, void *library) { return (void)count, *list = library, SUCCESS; }
 int cuLibraryGetKernel(void **kernel, void *library, const char *name) { return cuModuleGetFunction(kernel, library, name); }
 int cuKernelGetFunction(void **function, void *kernel) { return *function = kernel, SUCCESS; }
+int cuKernelGetName(const char **name, void *kernel)
+{
+    *name = kernels[slot_of(kernel)].name;
+    return *name ? SUCCESS : CUDA_NOT_FOUND;
+}
 int cuFuncGetAttribute(int *value, int which)
 {
     int major, minor;
@@ -490,13 +501,15 @@ int cuLaunchKernel(void *function) { return launched(function); }
 int cuLaunchCooperativeKernel(void *function) { return launched(function); }
 int cuLaunchKernelEx(void *configuration, void *function) { return (void)configuration, launched(function); }
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count) { return *count = 2, SUCCESS; }
+int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count) { return *count = 2, SUCCESS; }
 int cuOccupancyMaxActiveClusters(int *count) { return *count = 8, SUCCESS; }
 int cuTensorMapEncodeTiled(void *map) { return memset(map, 0, 128), SUCCESS; }
 int cuStreamGetCtx(void *stream, Device *context) { return (void)stream, cuCtxGetCurrent(context); }
 
 ACCEPTED(cuDevicePrimaryCtxRelease_v2) ACCEPTED(cuModuleUnload) ACCEPTED(cuLibraryUnload) ACCEPTED(cuKernelSetAttribute)
 ACCEPTED(cuFuncSetCacheConfig) ACCEPTED(cuStreamSynchronize) ACCEPTED(cuStreamSetAttribute) ACCEPTED(cuCtxSetLimit)
-ACCEPTED(cuCtxResetPersistingL2Cache)
+ACCEPTED(cuCtxResetPersistingL2Cache) ACCEPTED(cuStreamDestroy_v2) ACCEPTED(cuCtxDestroy_v2) ACCEPTED(cuMemsetD16Async)
+ACCEPTED(cuEventSynchronize) ACCEPTED(cuEventQuery)
 
 /* Programs look for these before they decide whether to use them. */
 REFUSED(cuGetExportTable) REFUSED(cuMemAddressReserve) REFUSED(cuMemAddressFree) REFUSED(cuMemCreate) REFUSED(cuMemMap)

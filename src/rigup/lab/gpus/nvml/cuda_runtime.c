@@ -157,7 +157,10 @@ int cudaFuncGetAttributes(struct Function *into)
     return SUCCESS;
 }
 int cudaFuncSetAttribute(void *function, int which, int value) { return result(cuFuncSetAttribute(function, which, value)); }
-int cudaLaunchKernel(const void *function) { return launched(function); }
+int cudaLaunchKernel(const void *function, Extent grid, Extent block, void **parameters)
+{
+    return (void)grid, (void)block, launched_with(function, parameters);
+}
 int cudaLaunchCooperativeKernel(const void *function) { return launched(function); }
 int cudaLaunchKernelExC(const void *configuration, const void *function) { return (void)configuration, launched(function); }
 int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *data) { return (void)stream, function(data), SUCCESS; }
@@ -195,7 +198,10 @@ int __cudaPopCallConfiguration(Extent *grid, Extent *block, size_t *shared, void
     return SUCCESS;
 }
 int __cudaGetKernel(const void **kernel, const void *function) { return *kernel = function, SUCCESS; }
-int __cudaLaunchKernel(const void *kernel) { return launched(kernel); }
+int __cudaLaunchKernel(const void *kernel, Extent grid, Extent block, void **parameters)
+{
+    return cudaLaunchKernel(kernel, grid, block, parameters);
+}
 
 /* Streams, events and graphs. What is captured is done at once and not again. */
 

@@ -1,9 +1,9 @@
 /*
  * A stand-in for CUDA on lab machines: the driver's library, libcuda.so.1. It copies data to GPUs and between them, takes
- * kernels and does not run them: their results are the zeros that new memory has. A GPU's memory is the machine's, given
- * out until the card is full, and takes room once it is written. A copy takes as long as the rig's description says
- * ("host_gbs", "peer_gbs"), while it lasts the link runs at "pcie_generation_loaded", and a GPU that "corrupts" changes
- * what others read of it.
+ * kernels and runs none of them but those that fill a tensor: memory keeps what was copied to it, and zeros at first. A
+ * GPU's memory is the machine's, given out until the card is full, and takes room once it is written. A copy takes as
+ * long as the rig's description says ("host_gbs", "peer_gbs"), while it lasts the link runs at
+ * "pcie_generation_loaded", and a GPU that "corrupts" changes what others read of it.
  *
  * CUDA's own runtime library asks the real driver for more than NVIDIA documents. A program that has this library
  * preloaded takes the documented functions of the runtime, cuBLAS and NCCL from it instead (cuda_runtime.c,
@@ -196,7 +196,36 @@ static void copied(void *to, const void *from, size_t size)
 /* Kernels: what they are called, and which of them a process has launched. */
 
 #define MOST_KERNELS (1u << 19)
-static struct { const void *function; const char *name; char launched; } kernels[MOST_KERNELS];
+static struct { const void *function; const char *name; char launched, filled; } kernels[MOST_KERNELS];
+
+/* The bytes of an element, for PyTorch's kernels that fill a tensor: the ones that are run. Without them a service never
+   ends an answer, because what a step has sampled is counted in a tensor of ones. 0 for any other kernel. */
+static char filled_by(const char *name)
+{
+    int whole = strstr(name, "vectorized_elementwise_kernel") || strstr(name, "unrolled_elementwise_kernel");
+    const char *type = whole ? strstr(name, "FillFunctorI") : NULL;
+    switch (type ? type[strlen("FillFunctorI")] : 0) {
+    case 'a': case 'b': case 'h': return 1;
+    case 's': return 2;
+    case 'f': case 'i': case 'j': return 4;
+    case 'd': case 'l': case 'm': return 8;
+    case 'N': return strstr(type, "BFloat16") || strstr(type, "c104Half") ? 2 : 0;
+    default: return 0;
+    }
+}
+
+/* parameters: the count of elements, the value, and where they lie (ATen/native/cuda/CUDALoops.cuh). */
+static void fill_elements(void **parameters, size_t bytes)
+{
+    int count = *(int *)parameters[0];
+    char *into = *(char **)parameters[2];
+    if (memcmp(parameters[1], (char[8]){0}, bytes) == 0) {
+        fill(into, 0, (size_t)count * bytes);
+        return;
+    }
+    for (; count > 0; count--, into += bytes)
+        memcpy(into, parameters[1], bytes);
+}
 
 static unsigned slot_of(const void *function)
 {
@@ -212,14 +241,17 @@ static const void *named_kernel(const void *function, const char *name)
     unsigned slot = slot_of(function);
     kernels[slot].function = function;
     kernels[slot].name = strdup(name);
+    kernels[slot].filled = filled_by(name);
     pthread_mutex_unlock(&lock);
     return function;
 }
 
-static int launched(const void *function)
+static int launched_with(const void *function, void **parameters)
 {
     pthread_mutex_lock(&lock);
     unsigned slot = slot_of(function);
+    if (kernels[slot].filled && parameters)
+        fill_elements(parameters, (size_t)kernels[slot].filled);
     if (!kernels[slot].launched)
         note("kernel %s", kernels[slot].name ? kernels[slot].name : "without a name");
     kernels[slot].function = function;
@@ -227,6 +259,8 @@ static int launched(const void *function)
     pthread_mutex_unlock(&lock);
     return SUCCESS;
 }
+
+static int launched(const void *function) { return launched_with(function, NULL); }
 
 /* Shared memory, threads and blocks: CUDA C++ programming guide 13.0, "Technical specifications per compute capability". */
 static int attribute(unsigned ordinal, int which)

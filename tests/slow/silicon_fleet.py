@@ -93,16 +93,6 @@ class SiliconFleet(VllmFleet):
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
 
-    def kernels(self) -> set[str]:
-        """The kernels that the service's processes have launched since its start."""
-        lines = self.host.tell(f"cat {JOURNAL}").splitlines()
-        return {line.removeprefix("kernel ") for line in lines if line.startswith("kernel ")}
-
-    def log(self) -> str:
-        """What the engine has said since its start."""
-        started = self.host.show("InvocationID").partition("=")[2]
-        return self.host.tell(f"journalctl --no-pager -o cat _SYSTEMD_INVOCATION_ID={started}")
-
 
 @contextmanager
 def made_silicon_fleet(name: str, version: str, root: Path, rig: str) -> Iterator[SiliconFleet]:

@@ -23,25 +23,19 @@ from tests.lab.fleet_fixtures import made_fleet
 from tests.slow.vllm_fleet import VllmFleet, fill_wheelhouse
 from tests.unit.sources.local_uv import local_uv
 
+ENGINE, VERSION = "vllm", "0.33.0"
 DRIVER = "580.95.05"
 DRIVER_PACKAGES = "nvidia-open nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-kernel-support firmware-nvidia-gsp"
 DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
 # wheels of 3 GB and an environment of 9 GB; both take memory of this machine
 DISK = "16g"
-SAMPLING = {"temperature": 0.25, "top_k": 7}
 JOURNAL = "/run/rigup-chat/kernels"
-# Comparisons hold for SGLang, which asserts what must be; vLLM looks for what must not. FlashInfer's norms come from
-# its CUDA sources, since CUTLASS's own copy of the runtime cannot be replaced. DeepGEMM's warm-up takes 16,384 sizes.
-SGLANG = "LAB_GPU_HOLDS=1 FLASHINFER_USE_CUDA_NORM=1 SGLANG_JIT_DEEPGEMM_FAST_WARMUP=1"
-VARIABLES = {"vllm": "", "sglang": SGLANG}
 DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
 """Where a distribution's drop-ins are, which are not drift."""
 
 
 class SiliconFleet(VllmFleet):
-    """One machine; `engine` is what it serves with."""
-
-    engine, version = "vllm", "0.33.0"
+    """One machine that serves with vLLM."""
 
     def fit_out(self) -> None:
         """Installs the driver as a person would, and has the service's processes take CUDA from the lab."""
@@ -52,7 +46,7 @@ class SiliconFleet(VllmFleet):
         host.tell(f"curl -sSfO {url}cuda-keyring_1.1-1_all.deb && dpkg -i cuda-keyring_1.1-1_all.deb")
         host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
         host.machine.reboot()
-        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL} {VARIABLES[self.engine]}\n"
+        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}\n"
         host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
 
     def lock(self) -> None:
@@ -64,7 +58,7 @@ class SiliconFleet(VllmFleet):
         path = self.root / "rigup.lock"
         locked = load_lock(path)
         (pinned,) = locked.environments
-        release = load_catalogue().engines_by_name[self.engine].version(pinned.version)
+        release = load_catalogue().engines_by_name[ENGINE].version(pinned.version)
         assert release is not None
         recipe = release.environment("cuda")
         assert recipe is not None
@@ -83,24 +77,22 @@ class SiliconFleet(VllmFleet):
         self.describe(
             rig={"gpus": rig},
             model=tiny.MODEL,
-            engine=self.engine,
-            version=self.version,
+            engine=ENGINE,
+            version=VERSION,
             context=2048,
             reasoning=True,
             expected_answer="",
-            sampling=SAMPLING,
         )
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
 
 
 @contextmanager
-def made_silicon_fleet(name: str, version: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
-    """The fleet on one machine with these cards and a driver; gone after it. name: of the engine, and of the lab."""
+def made_silicon_fleet(name: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
+    """The fleet on one machine with these cards and a driver; gone after it. name: of the lab."""
     tiny.describe(root)
     tiny.write(root / "served" / tiny.REPO)
     with made_fleet(SiliconFleet, name, root, root / "served", hosts=1, disk=DISK, rig=rig) as fleet:
-        fleet.engine, fleet.version = name, version
         fleet.fit_out()
         fleet.give_cards(rig)
         fleet.lock()

@@ -44,7 +44,7 @@ def serves(fleet: SiliconFleet, card: str, said: tuple[str, ...]) -> None:
     run = fleet.start("apply", "--yes", "--json")
     ended = run.wait(SECONDS)
     (result,) = run.json["hosts"]
-    assert ended == 0 or "the answer is empty" in result["errors"][0]["message"], run.text
+    assert ended == 0 or "answer is empty" in result["errors"][0]["message"], run.text
     log = fleet.host.tell(f"journalctl --no-pager -o cat -u rigup-chat --since @{began}")
     assert '"POST /v1/chat/completions HTTP/1.1" 200' in log
     assert [words for words in said if words not in log] == []

@@ -20,14 +20,14 @@ MERGE = (
 
 
 def sampling_lines(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
-    """The unit's lines; () where the engine is another, or neither plan nor checkpoint says anything.
+    """The unit's lines; () without the option, which no other engine has, or without a file of the checkpoint's.
 
     The file is not there yet when its maker starts, which therefore reads the checkpoint's own.
     """
     checkpoint, words = plan.checkpoint, plan.command
-    if plan.build is None or plan.build.engine != "sglang" or checkpoint is None or OPTION not in words:
+    if OPTION not in words or checkpoint is None or checkpoint.revision is None:
         return ()
-    if checkpoint.revision is None or FILE not in (file.path for file in checkpoint.files):
+    if FILE not in (file.path for file in checkpoint.files):
         return ()
     own = f"{weights_folder(checkpoint.repo, checkpoint.revision)}/{FILE}"
     chosen = words[words.index(OPTION) + 1]

@@ -15,6 +15,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <elf.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -510,7 +511,27 @@ int cuModuleGetGlobal_v2(void **pointer, size_t *size)
         *size = ALIGNMENT;
     return pointer ? allocate(pointer, ALIGNMENT, 0) : SUCCESS;
 }
-int cuLibraryLoadData(void **library) { return made(library); }
+
+/* The name of the first kernel in a compiled file: its code is in a section of that name. */
+static const char *kernel_in(const char *code)
+{
+    const Elf64_Ehdr *file = (const void *)code;
+    if (!code || memcmp(file->e_ident, ELFMAG, SELFMAG))
+        return NULL;
+    const Elf64_Shdr *sections = (const void *)(code + file->e_shoff);
+    const char *names = code + sections[file->e_shstrndx].sh_offset;
+    for (unsigned i = 0; i < file->e_shnum; i++)
+        if (!strncmp(names + sections[i].sh_name, ".text.", 6))
+            return names + sections[i].sh_name + 6;
+    return NULL;
+}
+
+int cuLibraryLoadData(void **library, const void *code)
+{
+    made(library);
+    const char *name = kernel_in(code);
+    return name ? named_kernel(*library, name), SUCCESS : SUCCESS;
+}
 int cuLibraryLoadFromFile(void **library, const char *path) { return made(library), named_kernel(*library, path), SUCCESS; }
 int cuLibraryGetKernelCount(unsigned *count) { return *count = 1, SUCCESS; }
 int cuLibraryEnumerateKernels(void **list, unsigned count, void *library) { return (void)count, *list = library, SUCCESS; }

@@ -102,19 +102,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _rows(inspected: Inspection) -> tuple[list[dict[str, Any]], list[HostResult], list[dict[str, Any]]]:
     from rigup.cli.output.status_rows import disabled_row, left_over_row, row, set_states, with_kernels
-    from rigup.run.kernel_status import kernels_of
-    from rigup.run.measured_memory import memory_of
+    from rigup.run.kernel_status import start_logs
+    from rigup.run.measured_memory import rows as memory_rows
 
     inspected.note_drift()
-    kernels, memory = kernels_of(inspected.context), memory_of(inspected.context)
+    logs = start_logs(inspected.context)
     results = list(inspected.results.values())
     rows: list[dict[str, Any]] = []
     for result in results:
         drift = inspected.drift[result.host]
         for plan in inspected.plans[result.host]:
-            kernel = kernels.get((result.host, plan.service.name))
-            measured = {"memory": memory.get((result.host, plan.service.name), [])}
-            rows.append(with_kernels(row(result, plan, drift) | measured, plan, kernel))
+            logged = logs.get((result.host, plan.service.name))
+            memory = memory_rows(plan, result.probe, logged or []) if result.probe and plan.memory else []
+            rows.append(with_kernels(row(result, plan, drift) | {"memory": memory}, plan, logged))
         disabled = inspected.context.settings[result.host].disabled
         rows += [disabled_row(result, name, drift) for name in disabled]
         rows += [left_over_row(result, found) for found in drift if found.what == "not in the inventory"]
@@ -186,6 +186,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
             Column("hottest", rank=6, optional=True),
             Column("planned", rank=10, optional=True),
             Column("moe config", rank=11, optional=True),
+            Column("kernels", rank=12, narrowest=12, optional=True),
             Column("health"),
             Column("took", rank=8, right=True, optional=True),
             Column("drift", narrowest=16),
@@ -195,16 +196,17 @@ def table(rows: list[dict[str, Any]]) -> Table:
         took = f"{row['seconds']:.2f} s" if row.get("seconds") else ""
         release, unit = row.get("release"), row.get("unit")
         known = (release and str(release), _engine(row), _checkpoint(row), unit, uptime_text(row.get("up_seconds")))
-        figures = (row.get("driver"), gpu_memory_text(row), _temperature(row), _planned(row), row.get("moe_config"))
+        figures = (row.get("driver"), gpu_memory_text(row), _temperature(row), _planned(row))
+        kernels = (row.get("moe_config"), _kernels(row))
         fine = row["health"] in HEALTHY or row.get("stopped")
         style = "" if fine and row["drift"] == "none" else "red"
         first, *others = row.get("members") or [{"loaded": True}]
         health = row["health"] if first["loaded"] or row["health"] not in HEALTHY else NOT_LOADED
-        cells = [row["host"], row["service"], *known, *figures, health, took if first["loaded"] else "", row["drift"]]
-        table.add(*cells, style=style)
+        answer = (health, took if first["loaded"] else "", row["drift"])
+        table.add(row["host"], row["service"], *known, *figures, *kernels, *answer, style=style)
         for one in others:
             answers = (row["health"], took) if one["loaded"] else (NOT_LOADED, "")
-            blank = [""] * (len(known) - 3 + len(figures))
+            blank = [""] * (len(known) - 3 + len(figures) + len(kernels))
             table.add(row["host"], one["service"], "", "", _checkpoint(one), *blank, *answers, "", style=style)
     return table
 
@@ -225,6 +227,11 @@ def _planned(row: dict[str, Any]) -> str:
 
     sums = totals(row.get("memory") or ()) if row.get("unit") == "active" else None
     return f"{sums[1] / 1024:.1f} GiB ({percent_off(*sums)})" if sums else ""
+
+
+def _kernels(row: dict[str, Any]) -> str:
+    """The kernels that the engine chose, in order of a step, without the parts of the model that they compute."""
+    return ", ".join(dict.fromkeys(name for names in (row.get("kernels") or {}).values() for name in names))
 
 
 def _temperature(row: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,33 +21,10 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import VISIBLE
 from rigup.operations.service.start_log import lines_of_start
 from rigup.plan import Parallel, Plan
-from rigup.run.context import RunContext, ask_quietly
 from rigup.systemd.release import GPUS_KEY
 
 _PROBE_SECONDS = 120
 _KEPT_PARTS = {"graphs_counted"}
-
-
-def memory_of(run: RunContext) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """A row for each GPU, by host and service; reads the logs of all hosts concurrently.
-
-    Services without GPUs, and those of hosts without a probe, are left out.
-    """
-    questions = {
-        (host.name, plan.service.name): partial(lines_of_start, host, plan.service.name, WORDS)
-        for host in run.state.inventory
-        for plan in run.plans[host.name]
-        if host.connected and plan.memory
-    }
-    logs = ask_quietly(run.state, questions)
-    found = {}
-    for host in run.state.inventory:
-        for plan in run.plans[host.name]:
-            probe = run.results[host.name].probe
-            if probe is not None and plan.memory:
-                key = (host.name, plan.service.name)
-                found[key] = rows(plan, probe, logs.get(key, []))
-    return found
 
 
 def rows(plan: Plan, probe: Probe, lines: Iterable[str]) -> list[dict[str, Any]]:

@@ -7,15 +7,17 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from rigup.facts.engine_kernels import read_kernels
 from rigup.facts.probe import Probe, ProbedGpu, UnitState
 from rigup.plan import Plan
 from rigup.preflight.driver import managed_driver
 from rigup.run.drift import Drift, driver_differences
-from rigup.run.kernel_status import runs_without_ours
+from rigup.run.kernel_status import counted_on, runs_without_ours, tuned_kernels
 from rigup.run.result import NO_ANSWER, HostResult
 
 SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
 STOPPED = "stopped"
+WITHOUT = "without "
 _TAKES_NO_PART = ("unreachable", "refused", "cancelled", "not begun")
 
 
@@ -73,12 +75,17 @@ def _unanswered(result: HostResult, unit: UnitState | None) -> str:
     return STOPPED if unit and unit.active == "inactive" else NO_ANSWER
 
 
-def with_kernels(found: dict[str, Any], plan: Plan, kernels: str | None) -> dict[str, Any]:
-    """Adds the state of tuned kernels from the service's log; it is drift if the engine found none of the given."""
-    found = found | {"moe_config": kernels}
-    if runs_without_ours(plan, kernels):
-        found["drift"] = ", ".join(part for part in (found["drift"], "moe config") if part != "none")
-    return found
+def with_kernels(found: dict[str, Any], plan: Plan, logged: list[str] | None) -> dict[str, Any]:
+    """Adds the kernels that a start logged. Those are drift that the plan counts on and the host lacks.
+
+    logged: the lines of the start; None if they could not be read.
+    """
+    tuned, kernels = tuned_kernels(plan, logged), read_kernels(logged or ())
+    lacking = [f"{WITHOUT}{what}" for what in kernels.left_out if counted_on(plan)]
+    if runs_without_ours(plan, tuned):
+        lacking.append("moe config")
+    drift = ", ".join(part for part in (found["drift"], *lacking) if part != "none") or "none"
+    return found | {"moe_config": tuned, "kernels": {k: list(v) for k, v in kernels.chosen.items()}, "drift": drift}
 
 
 def left_over_row(result: HostResult, drift: Drift) -> dict[str, Any]:

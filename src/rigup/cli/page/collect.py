@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rigup.bench.store import kept_results
+from rigup.cli.output.status_rows import WITHOUT
 from rigup.cli.page.content import (
     DriftItem,
     Error,
@@ -117,9 +118,11 @@ def _service(
     releases = None if history is None else _releases(history.kept.get(name, ()))
     found = _differences(drift, name)
     named = {one.what for one in found}
-    # drift in the row beyond the probe's, such as tuned kernels
-    if plan is not None and "moe config" in row["drift"] and "moe config" not in named:
-        found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
+    if plan is not None:
+        # drift in the row beyond the probe's: kernels
+        if "moe config" in row["drift"] and "moe config" not in named:
+            found += (DriftItem("moe config", str(row.get("moe_config") or "")),)
+        found += tuple(DriftItem(what, "") for what in row["drift"].split(", ") if what.startswith(WITHOUT))
     if plan is None or plan.build is None or plan.checkpoint is None:
         return ServiceContent(name, row, planned=plan is not None, drift=found, releases=releases)
     results = kept_results(inspected.context.project.root, result.host, name)
@@ -210,8 +213,10 @@ def _service_facts(plan: Plan, row: Row) -> Iterator[tuple[str, str]]:
         yield "KV cache", f"{plan.kv_tokens:,} tokens, {plan.kv_cache_type}"
     if speed := plan.decode_tokens_per_second:
         yield "estimate", f"{speed.low:,.0f} to {speed.high:,.0f} tokens/s for one request"
+    for part, names in (row.get("kernels") or {}).items():
+        yield f"{part} kernels", ", ".join(names)
     if row.get("moe_config"):
-        yield "MoE kernels", str(row["moe_config"])
+        yield "tuned kernels", str(row["moe_config"])
 
 
 def memory_of(plan: Plan, row: Row) -> tuple[GpuUse, ...]:

@@ -31,7 +31,8 @@ OURS, ENGINES, DEFAULT, UNSAID = "ours", "engine's", "default (slower)", "not sa
 # fused_moe_triton_config.py; for another version of Triton it logs "Fallback to ... use MoE kernel config from".
 _READ = re.compile(r"(?:Using configuration from|[Uu]s(?:e|ing) MoE kernel config from) (/.+?\.json)")
 _NONE_READ = re.compile(r"Using default MoE (?:kernel )?config\.")
-_LOGGED = "MoE (kernel )?config|MoE layer"
+# The host filters its log with these words (`grep -E`).
+WORDS = "MoE (kernel )?config|MoE layer"
 
 
 class MoeFolderIntact(FactBase[bool]):
@@ -131,16 +132,12 @@ def after_start(host: Host, plan: Plan, keep: tuple[str, ...]) -> None:
     try:
         if unnamed := unnamed_folders(host, keep):
             remote.check_output(host, "rm", "-rf", *unnamed)
-        kernels = kernels_in_use(host, plan) if plan.moe_folder else ""
+        logged = lines_of_start(host, plan.service.name, WORDS) if plan.moe_folder else None
+        kernels = "" if logged is None else judge(logged, plan.moe_folder)
     except (HostFailed, *remote.CONNECTION_ERRORS) as error:
         kernels = f"unknown: {error}"
     if kernels:
         report(Progress(host.name, "log", text=f"{plan.service.name}: moe config: {kernels}"))
-
-
-def kernels_in_use(host: Host, plan: Plan) -> str:
-    """The tuned kernels that the running service uses, according to its log; see `judge`."""
-    return judge(lines_of_start(host, plan.service.name, _LOGGED), plan.moe_folder)
 
 
 def judge(lines: Iterable[str], folder: MoeFolder | None) -> str:

@@ -167,6 +167,7 @@ class ServiceStatus(TypedDict):
     members: NotRequired[list[MemberStatus]]
     memory: NotRequired[list[dict[str, Any]]]
     moe_config: NotRequired[str | None]
+    kernels: NotRequired[dict[str, list[str]]]
 
 
 class BackendStatus(TypedDict):

@@ -73,6 +73,7 @@ class CudaCompiler(Frozen):
     fit ("13.0"). folder: where it is below site-packages. kernels: functions that describe modules of FlashInfer
     ("flashinfer.jit.sampling:gen_sampling_module"), which the engine needs in its start and which are compiled with the
     environment.
+    kernels_of: in the catalogue, further ones by the compute capability that needs them.
     compute_capabilities: those that `kernels` are compiled for, ascending: the rig's; () for none and in the catalogue.
     """
 
@@ -80,8 +81,16 @@ class CudaCompiler(Frozen):
     series: Word
     folder: str
     kernels: tuple[str, ...] = ()
+    kernels_of: dict[str, tuple[str, ...]] = {}
     compute_capabilities: tuple[str, ...] = ()
     source: str
+
+    def for_rig(self, compute_capabilities: tuple[str, ...]) -> Self:
+        """The compiler with the kernels that these capabilities need."""
+        own = (kernel for capability in compute_capabilities for kernel in self.kernels_of.get(capability, ()))
+        kernels = (*self.kernels, *own)
+        chosen = compute_capabilities if kernels else ()
+        return self.model_copy(update={"kernels": kernels, "kernels_of": {}, "compute_capabilities": chosen})
 
 
 class LockedHarness(Frozen):

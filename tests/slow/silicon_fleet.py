@@ -23,7 +23,10 @@ from tests.lab.fleet_fixtures import made_fleet
 from tests.slow.vllm_fleet import VllmFleet, fill_wheelhouse
 from tests.unit.sources.local_uv import local_uv
 
-ENGINE, VERSION = "vllm", "0.33.0"
+VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.23"}
+# What the lab's CUDA cannot do for an engine: CUTLASS has a copy of CUDA's runtime in itself, and nobody computes that
+# scales are positive, which SGLang asserts.
+VARIABLES = {"vllm": "", "sglang": " FLASHINFER_USE_CUDA_NORM=1 LAB_GPU_HOLDS=1"}
 DRIVER = "580.95.05"
 DRIVER_PACKAGES = "nvidia-open nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-kernel-support firmware-nvidia-gsp"
 DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
@@ -35,7 +38,9 @@ DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
 
 
 class SiliconFleet(VllmFleet):
-    """One machine that serves with vLLM."""
+    """One machine that serves with `engine`."""
+
+    engine = "vllm"
 
     def fit_out(self) -> None:
         """Installs the driver as a person would, and has the service's processes take CUDA from the lab."""
@@ -46,7 +51,7 @@ class SiliconFleet(VllmFleet):
         host.tell(f"curl -sSfO {url}cuda-keyring_1.1-1_all.deb && dpkg -i cuda-keyring_1.1-1_all.deb")
         host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
         host.machine.reboot()
-        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}\n"
+        lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}{VARIABLES[self.engine]}\n"
         host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
 
     def lock(self) -> None:
@@ -58,7 +63,7 @@ class SiliconFleet(VllmFleet):
         path = self.root / "rigup.lock"
         locked = load_lock(path)
         (pinned,) = locked.environments
-        release = load_catalogue().engines_by_name[ENGINE].version(pinned.version)
+        release = load_catalogue().engines_by_name[self.engine].version(pinned.version)
         assert release is not None
         recipe = release.environment("cuda")
         assert recipe is not None
@@ -77,8 +82,8 @@ class SiliconFleet(VllmFleet):
         self.describe(
             rig={"gpus": rig},
             model=tiny.MODEL,
-            engine=ENGINE,
-            version=VERSION,
+            engine=self.engine,
+            version=VERSIONS[self.engine],
             context=2048,
             reasoning=True,
             expected_answer="",
@@ -88,11 +93,12 @@ class SiliconFleet(VllmFleet):
 
 
 @contextmanager
-def made_silicon_fleet(name: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
-    """The fleet on one machine with these cards and a driver; gone after it. name: of the lab."""
+def made_silicon_fleet(engine: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
+    """The fleet on one machine with these cards and a driver; gone after it."""
     tiny.describe(root)
     tiny.write(root / "served" / tiny.REPO)
-    with made_fleet(SiliconFleet, name, root, root / "served", hosts=1, disk=DISK, rig=rig) as fleet:
+    with made_fleet(SiliconFleet, engine, root, root / "served", hosts=1, disk=DISK, rig=rig) as fleet:
+        fleet.engine = engine
         fleet.fit_out()
         fleet.give_cards(rig)
         fleet.lock()

@@ -1,4 +1,4 @@
-"""vLLM from its real wheels for GPUs, planned and applied to a machine whose GPUs compute nothing.
+"""vLLM and SGLang from their real wheels for GPUs, planned and applied to a machine whose GPUs compute nothing.
 
 Whatever the engine does before a kernel computes is real here: it imports, reads the card, checks its arguments,
 chooses its kernels, builds the model, compiles what it compiles, captures its graphs, serves. What only silicon tells
@@ -19,41 +19,44 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.rests_on("environments", "driver", "src/rigup/lab/gpus", "src/rigup/commands"),
 ]
-SECONDS = 2400
-# For each compute capability: the card, and what the engine says that it uses there.
-CARDS = {
-    "8.6": ("1x RTX 3090", ("FlashAttention version 2", "MARLIN Fp8 MoE")),
-    "12.0": ("1x RTX PRO 6000 Workstation", ("FlashAttention version 2", "DEEPGEMM Fp8 MoE")),
+SECONDS = 3600
+CARDS = {"8.6": "1x RTX 3090", "9.0": "1x H100 SXM", "12.0": "1x RTX PRO 6000 Workstation"}
+# What each engine says that it uses on a compute capability.
+SAID = {
+    ("vllm", "8.6"): ("FlashAttention version 2", "MARLIN Fp8 MoE"),
+    ("vllm", "9.0"): ("FlashAttention version 3", "FlashInferFp8DeepGEMM", "TRITON Fp8 MoE"),
+    ("vllm", "12.0"): ("FlashAttention version 2", "DEEPGEMM Fp8 MoE"),
+    ("sglang", "8.6"): ("Use flashinfer backend", "Marlin kernel"),
+    ("sglang", "9.0"): ("Use fa3 backend", "DeepGEMM JIT Compiling"),
+    ("sglang", "12.0"): ("Use flashinfer backend",),
 }
 
 
 @pytest.fixture(scope="module")
-def vllm(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SiliconFleet]:
-    """A machine that is to serve with vLLM."""
-    with made_silicon_fleet("silicon", tmp_path_factory.mktemp("vllm"), CARDS["8.6"][0]) as fleet:
+def silicon(
+    request: pytest.FixtureRequest, labs_can_run: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SiliconFleet]:
+    """A machine that is to serve with an engine."""
+    with made_silicon_fleet(request.param, tmp_path_factory.mktemp(request.param), CARDS["8.6"]) as fleet:
         yield fleet
 
 
-def serves(fleet: SiliconFleet, card: str, said: tuple[str, ...]) -> None:
-    """Applies the fleet with this card; the engine must answer a chat request, after it has said these words.
+@pytest.mark.parametrize(
+    ("silicon", "capability"),
+    [pytest.param(*case, marks=[pytest.mark.rare] * (case != ("vllm", "8.6"))) for case in SAID],
+    indirect=["silicon"],
+)
+def test_an_engine_serves(silicon: SiliconFleet, capability: str) -> None:
+    """The engine must answer a chat request, after it has said what it uses.
 
     Which tokens it samples nobody computes: they may be no text.
     """
-    fleet.give_cards(card)
-    began = fleet.host.tell("date +%s")
-    run = fleet.start("apply", "--yes", "--json")
+    silicon.give_cards(CARDS[capability])
+    began = silicon.host.tell("date +%s")
+    run = silicon.start("apply", "--yes", "--json")
     ended = run.wait(SECONDS)
     (result,) = run.json["hosts"]
     assert ended == 0 or "answer is empty" in result["errors"][0]["message"], run.text
-    log = fleet.host.tell(f"journalctl --no-pager -o cat -u rigup-chat --since @{began}")
+    log = silicon.host.tell(f"journalctl --no-pager -o cat -u rigup-chat --since @{began}")
     assert '"POST /v1/chat/completions HTTP/1.1" 200' in log
-    assert [words for words in said if words not in log] == []
-
-
-def test_vllm_serves_on_8_6(vllm: SiliconFleet) -> None:
-    serves(vllm, *CARDS["8.6"])
-
-
-@pytest.mark.rare
-def test_vllm_serves_on_12_0(vllm: SiliconFleet) -> None:
-    serves(vllm, *CARDS["12.0"])
+    assert [words for words in SAID[silicon.engine, capability] if words not in log] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.artifacts import CudaCompiler, LockedEnvironment, LockedUv
 from rigup.errors import InputError
 from rigup.lock import RESTORE_HINT, Lock, load_lock
 from rigup.lockfile.text import lock_text
@@ -91,3 +91,22 @@ def test_a_package_is_there_in_a_series_whatever_else_a_lock_names(project: str,
     files = dict.fromkeys(("nvidia_cuda_nvcc-13.0.88-py3-none-any.whl", "edited_by_hand.whl"), "0" * 64)
     found = LockedEnvironment(engine="vllm", version="0.33.0", python="3.12.12", files=files)
     assert found.has(project, series) is there
+
+
+@pytest.mark.parametrize(
+    ("kernels", "rig", "wanted", "compiled_for"),
+    [
+        (("all:cards",), ("8.6",), ("all:cards",), ("8.6",)),
+        (("all:cards",), ("8.6", "9.0"), ("all:cards", "hopper:only"), ("8.6", "9.0")),
+        ((), ("9.0",), ("hopper:only",), ("9.0",)),
+        ((), ("8.6",), (), ()),
+    ],
+)
+def test_a_rig_compiles_the_kernels_that_its_cards_need(
+    kernels: tuple[str, ...], rig: tuple[str, ...], wanted: tuple[str, ...], compiled_for: tuple[str, ...]
+) -> None:
+    compiler = CudaCompiler(
+        package="nvcc", series="13.0", folder="cu13", kernels=kernels, kernels_of={"9.0": ("hopper:only",)}, source="x"
+    )
+    found = compiler.for_rig(rig)
+    assert (found.kernels, found.compute_capabilities, found.kernels_of) == (wanted, compiled_for, {})

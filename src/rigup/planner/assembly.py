@@ -28,8 +28,6 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     needed = recipe.packages if recipe else ()
     runtime = recipe.runtime_packages if recipe else packaged.runtime_packages if packaged else ()
     compiler = packaged.compiler if packaged and variant == "cuda" else None
-    if compiler and compiler.kernels:
-        compiler = compiler.model_copy(update={"compute_capabilities": capabilities})
     if candidate.build == "image":
         runtime = (container_facts().podman.package,)
     return Build(
@@ -52,7 +50,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         uv=lock.uv if installed else None,
         provides=packaged.provides if packaged else {},
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
-        compiler=compiler,
+        compiler=compiler.for_rig(capabilities) if compiler else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
     )
 

@@ -74,6 +74,7 @@ class CudaCompiler(Frozen):
     ("flashinfer.jit.sampling:gen_sampling_module"), which the engine needs in its start and which are compiled with the
     environment.
     kernels_of: in the catalogue, further ones by the compute capability that needs them.
+    seconds: how long each takes to compile, for one capability; measured on two slow processors (docs/decisions/0017).
     compute_capabilities: those that `kernels` are compiled for, ascending: the rig's; () for none and in the catalogue.
     """
 
@@ -82,6 +83,7 @@ class CudaCompiler(Frozen):
     folder: str
     kernels: tuple[str, ...] = ()
     kernels_of: dict[str, tuple[str, ...]] = {}
+    seconds: dict[str, int] = {}
     compute_capabilities: tuple[str, ...] = ()
     source: str
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rigup.facts.probe import Probe
 from rigup.layout import weights_folder
 from rigup.operations.weights.checkpoint import step_name
-from rigup.plan import Plan
+from rigup.plan import Build, Plan
 from rigup.run.result import Change
 from rigup.units import bytes_text, seconds_text
 
@@ -52,12 +52,23 @@ def _builds(plans: Sequence[Plan], steps: Sequence[str], probe: Probe) -> Iterat
         if step is None or "builder" in step:
             continue
         if build.method == "wheel" and build.environment:
-            yield f"install {build.engine} {build.version}: {len(build.environment.files)} Python packages"
+            packages = f"{len(build.environment.files)} Python packages"
+            yield f"install {build.engine} {build.version}: {packages}{_kernels(build)}"
         elif build.method == "source" and build.made_for:
             yield f"compile {build.engine} {build.version} for CUDA: longer than without CUDA; no measured time"
         elif build.method == "source" and probe.cpus:
             time = seconds_text(COMPILE_SECONDS / probe.cpus)
             yield f"compile {build.engine} {build.version}: about {time} on {probe.cpus} cores"
+
+
+def _kernels(build: Build) -> str:
+    """What of an environment is compiled."""
+    compiler = build.own_compiler
+    if compiler is None or not compiler.kernels:
+        return ""
+    seconds = sum(compiler.seconds.get(kernel, 0) for kernel in compiler.kernels) * len(compiler.compute_capabilities)
+    cards = " and ".join(compiler.compute_capabilities)
+    return f"; compile GPU kernels for compute capability {cards}: about {seconds_text(seconds)} on 2 cores"
 
 
 def _reboots(steps: Sequence[str]) -> Iterator[str]:

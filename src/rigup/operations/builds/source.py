@@ -63,7 +63,7 @@ def name_of(build: Build, architecture: str, os_release: str) -> str:
         *([build.pinned_packages] if build.pinned_packages else []),
         *([build.image.reference] if build.image else []),
         *([_contents(build)] if build.environment else []),
-        *([build.own_compiler.model_dump(exclude={"source", "kernels_of"})] if build.own_compiler else []),
+        *([build.own_compiler.model_dump(exclude={"source", "kernels_of", "seconds"})] if build.own_compiler else []),
     ]
     return f"{build.engine}-{build.version}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:12]}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from rigup.artifacts import CudaCompiler
 from rigup.cli.output.foreseen import sentences
 from rigup.facts.probe import Probe
 from rigup.layout import weights_folder
@@ -42,8 +43,22 @@ def test_compiling_counts_cores_where_it_was_measured() -> None:
     assert sentences([plan()], [taken], Probe(cpus=2)) == []
 
 
+def test_kernels_take_as_long_for_each_kind_of_card() -> None:
+    compiler = CudaCompiler(
+        package="nvcc", series="13.0", folder="cu13", kernels=("m:f",), seconds={"m:f": 100}, source="x"
+    ).for_rig(("8.6", "9.0"))
+    engine = plan(
+        engine="vllm", method="wheel", environment=SimpleNamespace(files={"a.whl": ""}), own_compiler=compiler
+    )
+    assert sentences([engine], [Change("engine", "build vllm-1")], Probe()) == [
+        "install vllm b1: 1 Python packages; compile GPU kernels for compute capability 8.6 and 9.0: "
+        "about 3 min 20 s on 2 cores"
+    ]
+
+
 def test_packages_images_and_reboots() -> None:
-    wheels = plan(engine="vllm", method="wheel", environment=SimpleNamespace(files={"a.whl": "", "b.whl": ""}))
+    environment = SimpleNamespace(files={"a.whl": "", "b.whl": ""})
+    wheels = plan(engine="vllm", method="wheel", environment=environment, own_compiler=None)
     assert sentences([wheels], [Change("engine", "build vllm-1")], Probe()) == ["install vllm b1: 2 Python packages"]
     image = plan(engine="vllm", method="image", image=SimpleNamespace(reference="r@sha256:1", bytes=125_000_000))
     assert sentences([image], [Change("engine", "image vllm-1")], Probe()) == [

@@ -21,6 +21,8 @@ class CheckpointEntry(Frozen):
 
     model: the name of the catalogue's Model. quant: the name of the quantisation among users and on hubs.
     method: the quant_method of its configuration, "" if it was not read.
+    mistral_class: the class that engines make of the params.json of a checkpoint in Mistral's own format: they are
+    asked for it instead of the model's. "" for any other format.
     scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer except
     router and head) or "experts" (the rest stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
@@ -40,6 +42,7 @@ class CheckpointEntry(Frozen):
     quant: str
     scheme: Scheme
     method: str = ""
+    mistral_class: Annotated[str, Field(pattern=r"^[A-Za-z0-9]*$", max_length=100)] = ""
     scope: Scope = "all"
     bytes: Annotated[int, Field(ge=1)]
     bytes_exact: bool = False

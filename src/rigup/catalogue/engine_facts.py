@@ -32,6 +32,19 @@ class FormatSupport(Ranged):
         return compute_capability(capability) >= compute_capability(self.native)
 
 
+class MistralFormat(Ranged):
+    """That an engine reads checkpoints in Mistral's own format.
+
+    names: only those whose repository's name has one of these in it, in small letters; () for every one.
+    """
+
+    names: tuple[str, ...] = ()
+
+    def covers(self, repo: str) -> bool:
+        """Whether it reads the checkpoint of a repository, "org/name"."""
+        return not self.names or any(name in repo.lower() for name in self.names)
+
+
 class KvCacheTypes(Ranged):
     """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 

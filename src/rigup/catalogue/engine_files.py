@@ -13,6 +13,7 @@ from rigup.catalogue.engine_facts import (
     Image,
     KnownBad,
     KvCacheTypes,
+    MistralFormat,
     Recipe,
     RpcRecipe,
 )
@@ -42,6 +43,7 @@ class EngineChange(Frozen):
     method: BuildMethod | None = None
     versions: tuple[EngineRelease, ...] = ()
     formats: tuple[FormatSupport, ...] = ()
+    mistral_format: tuple[MistralFormat, ...] = ()
     kv_cache_types: tuple[KvCacheTypes, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
@@ -114,6 +116,7 @@ class EngineFile(EngineChange):
             method=self.method,
             abilities=Abilities(engine=self.name, version=version, added=added),
             formats=tuple(known for known in self.formats if known.holds(version)),
+            mistral_format=next((known for known in self.mistral_format if known.holds(version)), None),
             kv_cache_types=types,
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,

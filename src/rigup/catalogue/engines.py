@@ -11,12 +11,14 @@ from packaging.version import Version
 
 from rigup.artifacts import Sha256, Variant
 from rigup.catalogue.abilities import Abilities, AbilityList, Kind
+from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
     EnvironmentRecipe,
     FormatSupport,
     Image,
     KnownBad,
+    MistralFormat,
     Recipe,
     RpcRecipe,
 )
@@ -50,7 +52,8 @@ class EngineRelease(Frozen):
 class EngineVersion(EngineRelease):
     """One release with all facts of the engine that apply to it.
 
-    abilities: what it can serve. cuda_needs: None for a release without CUDA.
+    abilities: what it can serve. mistral_format: None where it does not read it. cuda_needs: None for a release without
+    CUDA.
     """
 
     engine: EngineName
@@ -58,6 +61,7 @@ class EngineVersion(EngineRelease):
     method: BuildMethod
     abilities: Abilities
     formats: tuple[FormatSupport, ...]
+    mistral_format: MistralFormat | None = None
     kv_cache_types: dict[str, str]
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
@@ -81,17 +85,25 @@ class EngineVersion(EngineRelease):
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
 
-    def architecture_of(self, model: Model) -> str | None:
-        """What this engine calls a model's architecture, the first that it has of several; None if nobody knows."""
-        names = model.architectures
+    def reads_format(self, checkpoint: CheckpointEntry) -> bool:
+        """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""
+        known = self.mistral_format
+        return not checkpoint.mistral_class or (known is not None and known.covers(checkpoint.repo))
+
+    def architecture_of(self, model: Model, checkpoint: CheckpointEntry | None = None) -> str | None:
+        """What this engine calls the architecture of a checkpoint of a model; None if nobody knows.
+
+        Of several the first that it has. Without a checkpoint: of one in transformers' format.
+        """
+        names = (checkpoint.mistral_class,) if checkpoint and checkpoint.mistral_class else model.architectures
         if self.engine == "llama.cpp":
-            converted = (self.abilities.converted(name) for name in names)
+            converted = (self.abilities.converted(name) for name in model.architectures)
             names = (model.gguf_architecture,) if model.gguf_architecture else tuple(name for name in converted if name)
         return next((name for name in names if self.abilities.has("architectures", name)), next(iter(names), None))
 
-    def lacks(self, model: Model) -> bool:
-        """Whether its package was read and has no architecture of the model."""
-        name = self.architecture_of(model)
+    def lacks(self, model: Model, checkpoint: CheckpointEntry | None = None) -> bool:
+        """Whether its package was read and has no architecture of the model, or of a checkpoint of it."""
+        name = self.architecture_of(model, checkpoint)
         return self.abilities.read if name is None else self.abilities.lacks("architectures", name)
 
     def parsers_of(self, model: Model) -> ParserNames:

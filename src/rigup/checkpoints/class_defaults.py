@@ -35,7 +35,7 @@ def with_class_defaults(config: Config) -> Config:
 
     A value of null stays: the class then has None, or what it computes.
     """
-    return Config(_completed(config.data, SIZES), config.where)
+    return Config(_completed(config.data, SIZES), config.where, config.hint)
 
 
 def left_out(config: Config) -> str:

@@ -25,21 +25,22 @@ HINT = "choose another checkpoint of the model; rigup reads config.json as trans
 
 
 class Config:
-    """A table of a configuration. where: what messages begin with, "org/model: config.json".
+    """A table of a configuration. where: what messages begin with, "org/model: config.json". hint: of its errors.
 
     Every method raises InputError, naming the key, for a value that is missing or cannot be right.
     """
 
-    def __init__(self, data: dict[str, Any], where: str) -> None:
+    def __init__(self, data: dict[str, Any], where: str, hint: str = HINT) -> None:
         self.data = data
         self.where = where
+        self.hint = hint
 
     @property
     def text_model(self) -> Config:
         """The language model of a model that also sees or hears; else the whole."""
         for key in TEXT_MODELS:
             if isinstance(inner := self.data.get(key), dict):
-                return Config({**inner}, f"{self.where}: {key}").text_model
+                return Config({**inner}, f"{self.where}: {key}", self.hint).text_model
         return self
 
     def has(self, *keys: str) -> bool:
@@ -51,7 +52,7 @@ class Config:
         key = next((key for key in keys if self.data.get(key) is not None), None)
         if key is None:
             if default is None:
-                raise InputError(f"{self.where}: {keys[0]}: missing", HINT)
+                raise self.wrong(keys[0], "missing")
             return default
         found = self.data[key]
         if isinstance(found, float) and found.is_integer():
@@ -83,7 +84,7 @@ class Config:
         found = self.data.get(key)
         if found is not None and not isinstance(found, dict):
             raise self.wrong(key, f"must be a table, not {quoted(found)}")
-        return Config(found or {}, f"{self.where}: {key}")
+        return Config(found or {}, f"{self.where}: {key}", self.hint)
 
     def each_layer(self, key: str, kind: type | tuple[type, ...]) -> Sequence[Any]:
         """A list or text with one value for each layer; values behind the last layer belong to draft layers."""
@@ -108,7 +109,7 @@ class Config:
 
     def wrong(self, key: str, what: str) -> InputError:
         """The error for a value that cannot be used."""
-        return InputError(f"{self.where}: {key}: {what}", HINT)
+        return InputError(f"{self.where}: {key}: {what}", self.hint)
 
 
 def built(noun: type[Noun], fields: dict[str, Any], where: str, hint: str = HINT) -> Noun:
@@ -121,19 +122,19 @@ def built(noun: type[Noun], fields: dict[str, Any], where: str, hint: str = HINT
         raise InputError(f"{where}: {key}: {first['msg'][:160]}", hint) from None
 
 
-def read_config(content: bytes, where: str) -> Config:
+def read_config(content: bytes, where: str, hint: str = HINT) -> Config:
     """The table that a JSON file is. Infinity, which Python writes into real ones, is read as its name.
 
-    Raises InputError, beginning with `where`, for what is too large, not JSON or not a table.
+    hint: of errors. Raises InputError, beginning with `where`, for what is too large, not JSON or not a table.
     """
     if len(content) > LARGEST:
-        raise InputError(f"{where}: {bytes_text(len(content))} are more than the limit of {bytes_text(LARGEST)}", HINT)
+        raise InputError(f"{where}: {bytes_text(len(content))} are more than the limit of {bytes_text(LARGEST)}", hint)
     if content.count(b",") + content.count(b"[") + content.count(b"{") > MOST_COMMAS:
-        raise InputError(f"{where}: too many values", HINT)
+        raise InputError(f"{where}: too many values", hint)
     try:
         found = json.loads(content, parse_constant=str)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON: {str(error)[:100]}", HINT) from None
+        raise InputError(f"{where}: not JSON: {str(error)[:100]}", hint) from None
     if not isinstance(found, dict) or not is_shallow(found):
-        raise InputError(f"{where}: must be a table, not deeper than 24 levels", HINT)
-    return Config(found, where)
+        raise InputError(f"{where}: must be a table, not deeper than 24 levels", hint)
+    return Config(found, where, hint)

@@ -18,6 +18,7 @@ from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
 from rigup.checkpoints.gguf_config import gguf_config
 from rigup.checkpoints.gguf_header import GgufHeader, read_gguf_header
 from rigup.checkpoints.maker import read_extras
+from rigup.checkpoints.mistral_format import mistral_class, mistral_params, transformers_names
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
 from rigup.checkpoints.repository import Repository
 from rigup.checkpoints.safetensors_header import read_safetensors_header
@@ -29,9 +30,9 @@ from rigup.quantisation.gguf import Gguf
 from rigup.quantisation.scheme import Scheme
 from rigup.sources.bounded_http import time_limit
 from rigup.sources.gguf_files import gguf_files, gguf_quants
-from rigup.sources.safetensors_files import INDEX, safetensors_files
+from rigup.sources.safetensors_files import MISTRAL, TRANSFORMERS, SafetensorsFormat, safetensors_files
 
-CONFIG = "config.json"
+CONFIG = TRANSFORMERS.config
 QUANTISATION = "hf_quant_config.json"
 LARGEST_INDEX = 2**26
 MOST_TENSORS = 2_000_000
@@ -57,19 +58,26 @@ class Described:
 
 
 def describe(
-    repository: Repository, quant: str | None, models: Mapping[str, Model], name: str | None = None
+    repository: Repository,
+    quant: str | None,
+    models: Mapping[str, Model],
+    name: str | None = None,
+    mistral: bool | None = None,
 ) -> Described:
     """Reads configuration and headers. quant: which GGUF of several. name: of the model, where it is not the
     repository's without what says how it is stored. models: those of the catalogue, which are kept as they are.
+    mistral: whether weights in Mistral's own format are read; None for what `mistral_params` chooses.
 
     Raises InputError for what is missing or cannot be right, and Unreachable.
     """
     counted = _Counted(repository)
     if quant is None and any(path.endswith(".safetensors") for path in repository.files):
-        contents = _safetensors(counted.repository)
+        contents = _safetensors(counted.repository, mistral)
     else:
         contents = _gguf(counted.repository, quant)
     extras = read_extras(repository)
+    if contents.mistral_class:  # its tokenizer has the template
+        extras = replace(extras, notes=())
     name = name or contents.model
     model = model_of(name, contents.config, contents.sums, contents.origin, contents.weights, extras)
     checkpoint = _checkpoint(repository, contents, model.name, extras)
@@ -82,12 +90,13 @@ def describe(
     return Described(same or model, checkpoint, same is not None, counted.bytes)
 
 
-def read_contents(repository: Repository, quant: str | None, layers: int) -> dict[str, Any]:
+def read_contents(repository: Repository, quant: str | None, layers: int, mistral: bool) -> dict[str, Any]:
     """What a lock keeps of what a checkpoint's own files say: fields of `rigup.lock.LockedCheckpoint`.
 
-    layers: of the model that it should be. Raises InputError as `describe` does, and for another number of layers.
+    layers: of the model that it should be. mistral: whether it is in Mistral's own format.
+    Raises InputError as `describe` does, and for another number of layers.
     """
-    found = describe(repository, quant, {}).checkpoint
+    found = describe(repository, quant, {}, mistral=mistral).checkpoint
     count = len(found.tensors.by_layer) if found.tensors else 0
     if count != layers:
         raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
@@ -96,7 +105,10 @@ def read_contents(repository: Repository, quant: str | None, layers: int) -> dic
 
 @dataclass(frozen=True)
 class _Contents:
-    """What the files of a checkpoint say. paths: of the weights. model: what its name would be."""
+    """What the files of a checkpoint say. paths: of the weights. model: what its name would be.
+
+    mistral_class: as in the catalogue's checkpoint.
+    """
 
     paths: Sequence[str]
     model: str
@@ -106,6 +118,7 @@ class _Contents:
     origin: Origin
     sums: CheckpointSums
     templates: Sequence[str]
+    mistral_class: str = ""
 
     @property
     def weights(self) -> str:
@@ -143,18 +156,21 @@ def _check_same(repository: Repository, model: Model, known: Model) -> None:
             )
 
 
-def _safetensors(repository: Repository) -> _Contents:
-    index = repository.small(INDEX, LARGEST_INDEX)
-    found = safetensors_files(repository.where, repository.files, index)
-    paths = [path for path in found if path.endswith(".safetensors")]
+def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
+    params = mistral_params(repository, mistral)
+    stored = TRANSFORMERS if params is None else MISTRAL
+    paths = [path for path in _weights_and_more(repository, stored) if path.endswith(".safetensors")]
     content = repository.small(CONFIG, LARGEST)
-    if content is None:
+    written = None if content is None else read_config(content, f"{repository.where}: {CONFIG}")
+    if params is not None:
+        config, origin = transformers_names(params, written), Origin(repository.label, stored.config)
+    elif written is not None:
+        config, origin = with_class_defaults(written), Origin(repository.label, CONFIG, left_out(written))
+    else:
         raise InputError(
             f"{repository.where}: weights without a {CONFIG}",
             "choose a repository that has both: weights and config.json",
         )
-    written = read_config(content, f"{repository.where}: {CONFIG}")
-    config = with_class_defaults(written)
     scheme = _scheme(repository, config)
     tensors = [tensor for header in _each(repository, paths, read_safetensors_header) for tensor in header]
     _check_count(repository, tensors)
@@ -164,10 +180,16 @@ def _safetensors(repository: Repository) -> _Contents:
         quant_name(scheme),
         scheme,
         config,
-        Origin(repository.label, left_out=left_out(written)),
+        origin,
         sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config)),
-        repository_templates(repository),
+        () if params else repository_templates(repository),
+        mistral_class(params) if params else "",
     )
+
+
+def _weights_and_more(repository: Repository, stored: SafetensorsFormat) -> tuple[str, ...]:
+    index = repository.small(stored.index, LARGEST_INDEX)
+    return safetensors_files(repository.where, repository.files, index, stored)
 
 
 def _scheme(repository: Repository, config: Config) -> Scheme:
@@ -215,12 +237,14 @@ def _gguf(repository: Repository, quant: str | None) -> _Contents:
 def _checkpoint(repository: Repository, contents: _Contents, model: str, extras: Extras) -> CheckpointEntry:
     """The entry of the catalogue. Raises InputError for a name that a catalogue cannot have."""
     scheme, sums, origin = contents.scheme.catalogue, contents.sums, contents.origin
+    by_format = {"mistral_class": f"{origin.config}, as vLLM reads it"} if contents.mistral_class else {}
     fields: dict[str, Any] = {
         "repo": repository.name,
         "model": model,
         "quant": contents.quant,
         "scheme": scheme,
         "method": "" if scheme == "gguf" else contents.scheme.engine_name,
+        "mistral_class": contents.mistral_class,
         "scope": "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear",
         "bytes": sum(repository.files[path] for path in contents.paths),
         "bytes_exact": True,
@@ -235,6 +259,7 @@ def _checkpoint(repository: Repository, contents: _Contents, model: str, extras:
         "sources": {
             "bytes": f"{origin.label}: sizes of {contents.weights}",
             "tensors": origin.headers(contents.weights),
+            **by_format,
         },
     }
     where = f"{repository.name} {contents.quant}"

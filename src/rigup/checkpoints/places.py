@@ -1,6 +1,7 @@
 """Which part of a model a tensor belongs to, by its name: as transformers and the makers' own files name them, or GGUF.
 
-Sources: the modules of transformers 5.23.0 and of DeepSeek's and NVIDIA's repositories; gguf 0.19.0 constants.py.
+Sources: the modules of transformers 5.23.0 and of DeepSeek's and NVIDIA's repositories; gguf 0.19.0 constants.py;
+Mistral's names: vLLM 0.33.0 models/mistral_large_3.py, mistral.py, pixtral.py and voxtral.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _OUTSIDE = {
     "vision": _words(
         "visual vision vision_tower vision_model vision_embed_tokens multi_modal_projector mm_projector embed_vision "
         "audio audio_tower audio_model embed_audio image_newline patch_merger vision_adapter vision_projection "
-        "vit_large_projector perceiver v mm"
+        "vit_large_projector perceiver v mm vision_encoder vision_language_adapter pre_mm_projector_norm "
+        "whisper_encoder audio_language_projection"
     ),
     "mtp": _words("mtp mtp_layers nextn eagle"),
     "embedding": _words("embed_tokens embed embeddings word_embeddings wte tok_embeddings token_embd"),
@@ -33,8 +35,8 @@ _OUTSIDE = {
 _ATTENTION = _words("self_attn attention attn linear_attn self_attention mamba mixer temporal_block")
 _KEY_VALUE = _words("k_proj v_proj wk wv attn_k attn_v")
 _WHOLE_ON_RANKS = _words(
-    "q_a_proj kv_a_proj_with_mqa fused_qkv_a_proj_with_mqa wq_a wkv_a wkv kv_proj q_down_proj indexer compressor "
-    "attn_q_a attn_kv_a_mqa attn_kv attn_compressor routed_expert_down_proj routed_expert_up_proj"
+    "q_a_proj kv_a_proj_with_mqa fused_qkv_a_proj_with_mqa wq_a wkv_a wkv_a_with_mqa wkv kv_proj q_down_proj indexer "
+    "compressor attn_q_a attn_kv_a_mqa attn_kv attn_compressor routed_expert_down_proj routed_expert_up_proj"
 )
 _ROUTER = _words("gate router wg e_score_correction_bias expert_bias ffn_gate_inp exp_probs_b tid2eid ffn_gate_tid2eid")
 _SHARED = _words(

@@ -38,6 +38,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     if parallel.expert > 1:
         chosen["--ep-size"] = parallel.expert
     chosen |= _memory(candidate)
+    chosen |= _mistral_format(candidate)
     chosen.update(candidate.checkpoint.engine_flags.get("sglang", {}))
     chosen |= _backends(candidate)
     if service.trust_remote_code:
@@ -68,6 +69,16 @@ def _memory(candidate: Candidate) -> Options:
     chosen |= kv_cache_type(candidate)
     if candidate.eager:
         chosen["--disable-cuda-graph"] = True
+    return chosen
+
+
+def _mistral_format(candidate: Candidate) -> Options:
+    """The reader of Mistral's own format; releases before 0.5.12 choose that of params.json by the path alone."""
+    if not candidate.checkpoint.mistral_class:
+        return {}
+    chosen: Options = {"--load-format": "mistral"}
+    if "--model-config-parser" in candidate.known_options:
+        chosen["--model-config-parser"] = "mistral"
     return chosen
 
 

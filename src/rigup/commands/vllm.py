@@ -17,6 +17,10 @@ from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cpu import cache_gib
 from rigup.planner.moe_config import takes_own_files
 
+# What "auto" chooses from the names of files in the folder: vLLM 0.33.0 transformers_utils/config.py, model_loader/
+# default_loader.py, tokenizers/registry.py. PixtralForConditionalGeneration ends without this tokenizer.
+MISTRAL_FORMAT: Options = {"--config-format": "mistral", "--load-format": "mistral", "--tokenizer-mode": "mistral"}
+
 
 def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
     """The first words: the program, relative to the build's folder, and the weights."""
@@ -40,6 +44,8 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     if parallel.expert > 1:
         chosen["--enable-expert-parallel"] = True
     chosen |= _memory(candidate)
+    if candidate.checkpoint.mistral_class:
+        chosen |= MISTRAL_FORMAT
     chosen.update(candidate.checkpoint.engine_flags.get("vllm", {}))
     chosen |= _backends(candidate)
     if service.trust_remote_code:

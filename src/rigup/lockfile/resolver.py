@@ -32,7 +32,7 @@ from rigup.sources.hub import Hub, HubFile
 from rigup.sources.ollama import OllamaRegistry
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.registry import Registry
-from rigup.sources.safetensors_files import INDEX, safetensors_files
+from rigup.sources.safetensors_files import MISTRAL, TRANSFORMERS, SafetensorsFormat, safetensors_files
 from rigup.sources.uv import pin_wheels, uv_program
 from rigup.units import bytes_text
 
@@ -217,8 +217,9 @@ class Resolver:
         if entry.scheme == "gguf":
             paths = gguf_files(entry.repo, entry.quant, entry.entry, there)
         else:
-            index = hub.content(entry.repo, commit, there[INDEX]) if INDEX in there else None
-            paths = safetensors_files(entry.repo, there, index)
+            stored = _stored(entry)
+            index = hub.content(entry.repo, commit, there[stored.index]) if stored.index in there else None
+            paths = safetensors_files(entry.repo, there, index, stored)
         try:
             files = []
             for file in (there[path] for path in sorted(paths)):
@@ -238,7 +239,8 @@ class Resolver:
             return locked
         repository = listed_repository(hub, entry.repo, locked.revision, there)
         try:
-            found = read_contents(repository, entry.quant if entry.scheme == "gguf" else None, model.layers)
+            quant = entry.quant if entry.scheme == "gguf" else None
+            found = read_contents(repository, quant, model.layers, bool(entry.mistral_class))
         except (InputError, Unreachable) as error:
             self.log(f"headers of {entry.label} not read, so plans take the catalogue's shares: {error.message}")
             return locked
@@ -249,10 +251,11 @@ class Resolver:
         if entry.location.startswith("ollama:"):
             return self._locked_from_ollama(host, entry)
         repository, _ = self.repository(host, entry.repo, entry.location)
-        index = repository.small(INDEX, LARGEST_INDEX)
         names: Iterable[str] = repository.files
         if entry.scheme != "gguf":
-            names = safetensors_files(repository.where, repository.files, index)
+            stored = _stored(entry)
+            index = repository.small(stored.index, LARGEST_INDEX)
+            names = safetensors_files(repository.where, repository.files, index, stored)
         folder = entry.location.rpartition("/")[0] if entry.location.endswith(".gguf") else entry.location
         sizes = [(name, repository.files[name]) for name in sorted(names)]
         files = self._reading(entry.location).hashed(host, folder, sizes)
@@ -326,3 +329,7 @@ class Resolver:
         if key not in self._hubs:
             self._hubs[key] = Hub(address, settings.hub_token, self._pause)
         return self._hubs[key]
+
+
+def _stored(entry: CheckpointEntry) -> SafetensorsFormat:
+    return MISTRAL if entry.mistral_class else TRANSFORMERS

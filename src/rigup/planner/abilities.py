@@ -10,15 +10,18 @@ from rigup.catalogue.model import Model
 from rigup.catalogue.versions import version_key
 
 
-def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine]) -> tuple[str, str] | None:
-    """Why a release cannot serve a model's architecture, and what to do: message and hint; None if it can.
+def unsupported(
+    model: Model, checkpoint: CheckpointEntry | None, release: EngineVersion, engines: Iterable[Engine]
+) -> tuple[str, str] | None:
+    """Why a release cannot serve the architecture of a checkpoint of a model, and what to do: message and hint.
 
-    engines: those that are looked at for one that has it.
+    None if it can. checkpoint: None for any in transformers' format. engines: those that are looked at for one that has
+    the architecture.
     """
-    if not release.lacks(model):
+    if not release.lacks(model, checkpoint):
         return None
     here = f"{release.title} {release.version}"
-    name = release.architecture_of(model)
+    name = release.architecture_of(model, checkpoint)
     if name is not None:
         message = f"{here} has no architecture `{name}`"
     elif model.architectures:
@@ -28,7 +31,7 @@ def unsupported(model: Model, release: EngineVersion, engines: Iterable[Engine])
             f"the catalogue does not name the class of {model.name}, by which {release.title} chooses the architecture",
             "set architectures in the model's file, as in its config.json",
         )
-    having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model))
+    having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model, checkpoint))
     nowhere = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
     return message + titles(having), instead_of(release, having) or nowhere
 
@@ -66,6 +69,8 @@ def titles(releases: tuple[EngineVersion, ...]) -> str:
 
 def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
     """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
+    if not release.reads_format(checkpoint):
+        return False
     if checkpoint.minimum_versions is None:
         return release.support(checkpoint.scheme) is not None
     oldest = checkpoint.minimum_versions.get(release.engine)

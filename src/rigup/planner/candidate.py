@@ -145,6 +145,11 @@ class Candidate:
     prompt_cache_mib: int | None = None
 
     @property
+    def architecture(self) -> str | None:
+        """What the engine calls the architecture of the checkpoint; None if nobody knows."""
+        return self.release.architecture_of(self.model, self.checkpoint)
+
+    @property
     def storage(self) -> Storage:
         """What its KV cache is kept in. llama.cpp puts whole layers on a GPU, so that one rank has each."""
         return Storage(self.engine.name, self.kv_cache_type, self.parallel.tensor)

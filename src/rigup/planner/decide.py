@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rigup.catalogue.engines import EngineVersion
 from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, traded, would_fit
@@ -76,12 +77,19 @@ def _refusal(request: PlanningRequest, found: Survey) -> Refusal:
     return Refusal(request.rig, request.service, tuple(hinted), alternatives)
 
 
+def _unsupported(request: PlanningRequest, release: EngineVersion) -> tuple[str, str] | None:
+    """Why a release has the architecture of none of the checkpoints, told of the first; None where it has one."""
+    model, engines = request.resolved.model, request.catalogue.engines
+    reasons = [unsupported(model, checkpoint, release, engines) for checkpoint in request.resolved.checkpoints]
+    return None if None in reasons else reasons[0]
+
+
 def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     """All reasons of the candidate that came closest to fitting; or why there was no candidate."""
     if found.rejected:
         return min(found.rejected, key=lambda entry: entry.rank).findings()
     service, model = request.service, request.resolved.model
-    reasons = [unsupported(model, release, request.catalogue.engines) for _, release in request.resolved.engines]
+    reasons = [_unsupported(request, release) for _, release in request.resolved.engines]
     lacking = tuple(
         Finding(rule=model_support.id, message=reason[0], hint=reason[1], source=model_support.source)
         for reason in reasons
@@ -92,7 +100,7 @@ def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     loading = [
         engine
         for engine, release in request.resolved.engines
-        if not release.lacks(model) and any(loads(each, release) for each in request.resolved.checkpoints)
+        if any(loads(each, release) and not release.lacks(model, each) for each in request.resolved.checkpoints)
     ]
     if loading and not request.resolved.gpu_indices:
         names = " and ".join(engine.title for engine in loading)

@@ -90,7 +90,9 @@ def _can_offload(request: PlanningRequest, engine: Engine) -> bool:
 
 
 def _has_the_model(request: PlanningRequest, release: EngineVersion) -> bool:
-    return "model-support" in request.service.allow or not release.lacks(request.resolved.model)
+    model = request.resolved.model
+    has = any(not release.lacks(model, checkpoint) for checkpoint in request.resolved.checkpoints)
+    return has or "model-support" in request.service.allow
 
 
 def _insists(service: Service) -> bool:

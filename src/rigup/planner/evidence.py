@@ -96,7 +96,7 @@ def _draft_figures(candidate: Candidate) -> Iterator[Figure]:
 def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
     per_token = token_bytes(candidate.model, replace(candidate.storage, tensor=1))
     name = f"{candidate.engine.title} {candidate.version}"
-    abilities, architecture = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
+    abilities, architecture = candidate.release.abilities, candidate.architecture
     if architecture and abilities.has("architectures", architecture):
         yield name, "architecture", architecture, abilities.source("architectures", architecture)
     kind = f"KV cache {candidate.kv_cache_type}"

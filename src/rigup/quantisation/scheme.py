@@ -18,6 +18,8 @@ BESIDE = (
     "_scale_inv",
     "_scale_2",
     "_scales",
+    ".qscale_weight",
+    ".qscale_act",
     ".scale",
     ".scales",
     "_global_scale",

@@ -24,6 +24,7 @@ from rigup.planner.rules.rule import Rule
 
 RULES: tuple[Rule, ...] = (
     formats.weight_format,
+    formats.mistral_format,
     formats.quantisation_method,
     abilities.model_support,
     formats.checkpoint_version,

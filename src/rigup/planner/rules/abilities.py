@@ -18,14 +18,15 @@ _WORDS: dict[Kind, tuple[str, str]] = {"tool_parsers": ("tools", "tool calls"), 
 @refuses("model-support", "the registry of models in the engine's own package, per version")
 def model_support(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must have the model's architecture."""
-    if (reason := unsupported(candidate.model, candidate.release, candidate.catalogue.engines)) is not None:
+    reason = unsupported(candidate.model, candidate.checkpoint, candidate.release, candidate.catalogue.engines)
+    if reason is not None:
         yield reason
 
 
 @warns("unread-architecture", "the registry of models in the engine's own package, per version")
 def unread_architecture(candidate: Candidate) -> Iterator[Complaint]:
     """A version whose package was not read may lack an architecture that the version before it lacks."""
-    abilities, name = candidate.release.abilities, candidate.release.architecture_of(candidate.model)
+    abilities, name = candidate.release.abilities, candidate.architecture
     if not abilities.read and not (name and abilities.has("architectures", name)):
         yield (
             f"rigup does not know whether {engine_name(candidate)} supports the architecture of "

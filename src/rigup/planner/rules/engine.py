@@ -26,7 +26,8 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
-    return candidate.release.bad_on(candidate.capabilities, candidate.model.architectures, candidate.checkpoint.scheme)
+    classes = (*candidate.model.architectures, candidate.architecture or "")
+    return candidate.release.bad_on(candidate.capabilities, classes, candidate.checkpoint.scheme)
 
 
 @refuses("quick-build", "quick_cmake of the release in the catalogue")
@@ -78,7 +79,7 @@ def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
     asked = flags.get("--split-mode", flags.get("-sm"))
     if candidate.engine.name != "llama.cpp" or asked != "tensor":
         return
-    name = candidate.release.architecture_of(candidate.model) or ""
+    name = candidate.architecture or ""
     if candidate.release.abilities.has("layer_split_only", name):
         yield (
             f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",

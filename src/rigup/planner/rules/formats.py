@@ -33,6 +33,25 @@ def weight_format(candidate: Candidate) -> Iterator[Complaint]:
         yield f"{engine_name(candidate)} cannot read {_format(scheme)}", "use a later version or another checkpoint"
 
 
+@refuses("mistral-format", "the engines' own readers of params.json; mistral_format of the engine's file names them")
+def mistral_format(candidate: Candidate) -> Iterator[Complaint]:
+    """The engine must read Mistral's own format, and SGLang reads it of the repositories alone whose names it knows."""
+    known = candidate.release.mistral_format
+    if candidate.release.reads_format(candidate.checkpoint):
+        return
+    if known is None:
+        yield (
+            f"{candidate.checkpoint.label} is in Mistral's own format, which {engine_name(candidate)} does not read",
+            "use vLLM, or a checkpoint in another format",
+        )
+    else:
+        yield (
+            f"{engine_name(candidate)} reads Mistral's own format only of repositories with a name like "
+            f"{', '.join(known.names)}; this is {candidate.checkpoint.repo}",
+            "use vLLM, or a checkpoint in transformers' format",
+        )
+
+
 @refuses("quantisation-method", "the registry of quantisations in the engine's own package, per version")
 def quantisation_method(candidate: Candidate) -> Iterator[Complaint]:
     """The engine version must have the checkpoint's method of quantisation."""

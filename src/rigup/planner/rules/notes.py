@@ -35,7 +35,7 @@ def licence(candidate: Candidate) -> Iterator[Complaint]:
 def trust_remote_code(candidate: Candidate) -> Iterator[Complaint]:
     """Code from the model's repository runs on the host."""
     if candidate.service.trust_remote_code and candidate.engine.name != "llama.cpp":
-        own = None if candidate.release.lacks(candidate.model) else candidate.release.architecture_of(candidate.model)
+        own = None if candidate.release.lacks(candidate.model, candidate.checkpoint) else candidate.architecture
         yield (
             f"trust_remote_code runs code from {candidate.checkpoint.repo} as the service's user",
             f"leave it out: {candidate.engine.title} knows {own} itself" if own else "",

@@ -62,7 +62,13 @@ def speculative_model(candidate: Candidate) -> Iterator[Complaint]:
             f"the catalogue has no checkpoint of {draft.model.name} in {kind} that {engine_name(candidate)} loads",
             f"name a repository that has it in {kind}, or {_WITHOUT}",
         )
-    elif (reason := unsupported(draft.model, candidate.release, candidate.catalogue.engines)) is not None:
+    elif bool(draft.checkpoint.mistral_class) != bool(candidate.checkpoint.mistral_class):
+        stored = "Mistral's own format" if candidate.checkpoint.mistral_class else "transformers' format"
+        yield (
+            f"{candidate.checkpoint.label} is in {stored}, and {label} is not: one reader loads both",
+            f"name a repository that has it in {stored}, or {_WITHOUT}",
+        )
+    elif reason := unsupported(draft.model, draft.checkpoint, candidate.release, candidate.catalogue.engines):
         yield reason
 
 

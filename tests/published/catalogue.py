@@ -60,7 +60,7 @@ class Published:
     and who says so, where the stored configuration does not. bytes: published sizes. quants: of the GGUF
     repository. experts: the type that experts keep in each of them. also_known_as: the class in vLLM and SGLang, where
     the configuration names another. flags: what an engine needs for it, by engine. by_hand: the model's own file and
-    its other checkpoints are written by hand.
+    its other checkpoints are written by hand. mistral_class, mistral_source: of repositories in Mistral's own format.
     """
 
     name: str
@@ -82,6 +82,8 @@ class Published:
     also_known_as: tuple[str, ...] = ()
     flags: dict[str, dict[str, str]] = field(default_factory=dict)
     by_hand: bool = False
+    mistral_class: str = ""
+    mistral_source: str = ""
 
 
 def from_recipe(path: str) -> str:
@@ -316,7 +318,10 @@ MODELS = (
         "mistral4",
         262_144,
         from_recipe("mistralai/Mistral-Small-4-119B-2603"),
-        versions={"vllm": "0.20.0"},
+        versions={"vllm": "0.20.0", "sglang": "0.5.23"},
+        mistral_class="PixtralForConditionalGeneration",
+        mistral_source=f"{from_recipe('mistralai/Mistral-Small-4-119B-2603')}: text and images; "
+        "vLLM 0.33.0 transformers_utils/configs/mistral.py: _remap_mistral_vision_args",
     ),
     Published(
         "DeepSeek-V4-Flash-0731",
@@ -523,11 +528,13 @@ def completed(published: Published, repo: str, entry: CheckpointEntry, computed:
             "entry": "",
             "minimum_versions": versions,
             "engine_flags": {} if ggml else published.flags,
+            "mistral_class": "" if ggml else published.mistral_class,
             "notes": published.notes,
             "sources": {
                 "bytes": why,
                 "tensors": computed,
                 "minimum_versions": "the release that rigup supports" if ggml else oldest,
+                **({"mistral_class": published.mistral_source} if published.mistral_class and not ggml else {}),
             },
         }
     )

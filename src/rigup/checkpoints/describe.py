@@ -18,7 +18,7 @@ from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
 from rigup.checkpoints.gguf_config import gguf_config
 from rigup.checkpoints.gguf_header import GgufHeader, read_gguf_header
 from rigup.checkpoints.maker import read_extras
-from rigup.checkpoints.mistral_format import mistral_class, mistral_params, transformers_names
+from rigup.checkpoints.mistral_format import HEAD, check_tokenizer, mistral_class, mistral_params, transformers_names
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
 from rigup.checkpoints.repository import Repository
 from rigup.checkpoints.safetensors_header import read_safetensors_header
@@ -162,8 +162,13 @@ def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
     paths = [path for path in _weights_and_more(repository, stored) if path.endswith(".safetensors")]
     content = repository.small(CONFIG, LARGEST)
     written = None if content is None else read_config(content, f"{repository.where}: {CONFIG}")
+    tensors = [tensor for header in _each(repository, paths, read_safetensors_header) for tensor in header]
+    _check_count(repository, tensors)
+    head = any(tensor.name == HEAD for tensor in tensors)
     if params is not None:
-        config, origin = transformers_names(params, written), Origin(repository.label, stored.config)
+        config, origin = transformers_names(params, written, head), Origin(repository.label, stored.config)
+        if not head:
+            check_tokenizer(repository)
     elif written is not None:
         config, origin = with_class_defaults(written), Origin(repository.label, CONFIG, left_out(written))
     else:
@@ -172,8 +177,6 @@ def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
             "choose a repository that has both: weights and config.json",
         )
     scheme = _scheme(repository, config)
-    tensors = [tensor for header in _each(repository, paths, read_safetensors_header) for tensor in header]
-    _check_count(repository, tensors)
     return _Contents(
         paths,
         model_name(repository.name),
@@ -183,7 +186,7 @@ def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
         origin,
         sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config)),
         () if params else repository_templates(repository),
-        mistral_class(params) if params else "",
+        mistral_class(params, head) if params else "",
     )
 
 

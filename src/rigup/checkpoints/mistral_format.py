@@ -12,12 +12,15 @@ from typing import Any
 from rigup.checkpoints.config import LARGEST, Config, read_config
 from rigup.checkpoints.repository import Repository
 from rigup.errors import InputError
+from rigup.layer_range import MOST_LAYERS
 from rigup.plain_values import quoted
 from rigup.sources.safetensors_files import MISTRAL, TRANSFORMERS
 
 HINT = "choose another checkpoint of the model; rigup reads params.json as vLLM does"
 # Of experts with shared ones, and of latent attention. Neither engine has transformers' class for them, Mistral4.
 LATENT_EXPERTS = "MistralLarge3ForCausalLM"
+# In an EAGLE head: vLLM 0.33.0 models/mistral_eagle.py and mistral_large_3_eagle.py.
+HEAD = "eagle_linear.weight"
 TOKENIZER = re.compile(r"tekken\.json|tokenizer\.model\.v[0-9].*")
 # As vLLM takes it where neither params.json nor config.json says it.
 POSITIONS = 128_000
@@ -43,7 +46,8 @@ EXPERT_NAMES = {
     "first_k_dense_replace": "first_k_dense_replace",
     "num_shared_experts": "n_shared_experts",
 }
-REQUIRED = ("dim", "n_layers", "n_heads", "vocab_size")
+REQUIRED = ("dim", "n_heads", "vocab_size")
+MAY_BE_ZERO = ("q_lora_rank", "qk_rope_head_dim", "first_k_dense_replace", "num_shared_experts")
 
 
 def mistral_params(repository: Repository, asked: bool | None = None) -> Config | None:
@@ -65,16 +69,25 @@ def mistral_params(repository: Repository, asked: bool | None = None) -> Config 
         raise
     if asked is None and either and language != LATENT_EXPERTS:
         return None
+    return params
+
+
+def check_tokenizer(repository: Repository) -> None:
+    """Raises InputError where the tokenizer is missing, which engines need of every checkpoint but an EAGLE head."""
     if not any(TOKENIZER.fullmatch(path) for path in repository.files):
         raise InputError(
             f"{repository.where}: weights in {MISTRAL.title} without its tokenizer",
             "choose a repository that has both: weights and tekken.json",
         )
-    return params
 
 
-def mistral_class(params: Config) -> str:
-    """The class that vLLM makes of a params.json. Raises InputError where vLLM would refuse it."""
+def mistral_class(params: Config, head: bool) -> str:
+    """The class that vLLM makes of a params.json. head: whether it is of an EAGLE head, which its tensors tell.
+
+    Raises InputError where vLLM would refuse it.
+    """
+    if head:
+        return f"Eagle{_language_class(params)}"
     several = params.table("multimodal")
     sees = params.table("vision_encoder").data or several.table("vision_encoder_args").data
     hears = several.table("whisper_model_args").table("encoder_args")
@@ -87,11 +100,12 @@ def mistral_class(params: Config) -> str:
     return _language_class(params)
 
 
-def transformers_names(params: Config, beside: Config | None) -> Config:
+def transformers_names(params: Config, beside: Config | None, head: bool) -> Config:
     """The params.json with the keys of a config.json. beside: the repository's config.json, for what it leaves out.
 
     Raises InputError, naming the key of params.json, for a value that is missing or cannot be right.
     """
+    params.number("n_layers", most=MOST_LAYERS)
     for key in REQUIRED:
         params.number(key)
     found = _renamed(params, NAMES)
@@ -101,7 +115,7 @@ def transformers_names(params: Config, beside: Config | None) -> Config:
         text = beside.text_model if beside else params
         found["max_position_embeddings"] = text.number("max_position_embeddings", default=POSITIONS)
     named = beside.data.get("architectures") if beside else None
-    found["architectures"] = named or [mistral_class(params)]
+    found["architectures"] = named or [mistral_class(params, head)]
     found |= _experts(params) | _windows(params) | _quantisation(params)
     return Config(found, params.where, params.hint)
 
@@ -117,8 +131,6 @@ def _read(repository: Repository) -> Config:
 
 
 def _language_class(params: Config) -> str:
-    if params.text("model_type") == "mamba":
-        return "Mamba2ForCausalLM"
     experts = params.table("moe")
     if experts.number("num_shared_experts", default=0, least=0) or (
         params.has("qk_nope_head_dim") and not experts.data
@@ -127,11 +139,14 @@ def _language_class(params: Config) -> str:
             if not params.table("llama_4_scaling").has(key):
                 raise params.wrong("llama_4_scaling", f"{key} is missing, and engines refuse such a model without it")
         return LATENT_EXPERTS
-    return "MixtralForCausalLM" if experts.data else "MistralForCausalLM"
+    if experts.data:  # Mixtral: vLLM's class has neither the keys nor the names of this format
+        raise params.wrong("moe", "experts without shared ones, which no engine loads in this format")
+    return "MistralForCausalLM"
 
 
 def _renamed(table: Config, names: dict[str, str]) -> dict[str, Any]:
-    return {new: table.number(key, least=0) for key, new in names.items() if table.has(key)}
+    there = {key: new for key, new in names.items() if table.has(key)}
+    return {new: table.number(key, least=0 if key in MAY_BE_ZERO else 1) for key, new in there.items()}
 
 
 def _experts(params: Config) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class CheckpointSums:
 
 
 # What an EAGLE head mixes the target's hidden states with; it may share the target's embeddings.
-EAGLE = ("fc.weight", "model.fc.weight")
+EAGLE = ("fc.weight", "model.fc.weight", "eagle_linear.weight")
 
 
 def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, tied: bool) -> CheckpointSums:

@@ -74,7 +74,7 @@ def safetensors_files(
     """
     there = set(paths)
     weights = _indexed(repo, index, stored) if index is not None else _numbered(there, stored)
-    if not weights:
+    if not weights or (stored == MISTRAL and stored.config not in there):
         raise _without_weights(repo, there, stored)
     missing = [path for path in weights if path not in there]
     if missing:

@@ -26,6 +26,13 @@ def test_metrics_are_on_and_parsers_have_sglangs_names() -> None:
     assert asked["--reasoning-parser"] == "minimax"
 
 
+@pytest.mark.parametrize(("version", "parser"), [("0.5.11", None), ("0.5.12", "mistral"), ("0.5.23", "mistral")])
+def test_mistrals_own_format_is_named_where_it_can_be(version: str, parser: str | None) -> None:
+    asked = options(candidate("2x H200", "mistralai/Mistral-Small-4-119B-2603", "sglang", version))
+    assert (asked["--load-format"], asked.get("--model-config-parser")) == ("mistral", parser)
+    assert not {"--load-format", "--model-config-parser"} & options(candidate("4x H200", FP8, "sglang")).keys()
+
+
 def test_expert_and_data_parallel_sizes() -> None:
     asked = options(candidate(f"8x {MAX_Q}", FP8, "sglang", parallel={"tensor": 8, "expert": 8}))
     assert (asked["--tp-size"], asked["--ep-size"]) == (8, 8)

@@ -13,6 +13,7 @@ from rigup.planner.candidate import Candidate
 from tests.unit.planner.rules.builder import PRO_6000, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
+MISTRAL = "mistralai/Mistral-Small-4-119B-2603"
 CHECKPOINT = Checkpoint(repo=FP8, quant="FP8", bytes=230_134_260_592)
 
 
@@ -32,6 +33,14 @@ def test_reasoning_is_split_off_and_tools_are_parsed_when_asked() -> None:
     assert asked["--tool-call-parser"] == "minimax_m2"
     assert asked["--enable-auto-tool-choice"] is True
     assert not {"--reasoning-parser", "--tool-call-parser"} & set(options(candidate("4x H200", FP8)))
+
+
+def test_mistrals_own_format_is_named() -> None:
+    named = {"--config-format": "mistral", "--load-format": "mistral", "--tokenizer-mode": "mistral"}
+    assert named.items() <= options(candidate("2x H200", MISTRAL, parallel={"tensor": 2})).items()
+    assert not named.keys() & options(candidate("4x H200", FP8)).keys()
+    found = command(candidate("2x H200", MISTRAL, service={"flags": {"--tokenizer-mode": "hf"}}), CHECKPOINT).words
+    assert found[found.index("--tokenizer-mode") + 1] == "hf"
 
 
 def test_trust_remote_code_is_off_unless_asked() -> None:

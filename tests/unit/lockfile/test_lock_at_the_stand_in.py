@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lab.hub.content import commit_id
 from rigup.lab.hub.server_process import StandInHub
+from rigup.lab.hub.sparse_files import write_safetensors
 from rigup.lock import Lock
 from rigup.lockfile.text import lock_text
+from tests import mistral_format
 from tests.command_line import CommandLine
 
 REPO = "org/tiny"
@@ -48,6 +51,10 @@ rig = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib
 services = {"chat": {"checkpoint": "org/tiny", "engine": "vllm", "tensor_parallel": 4}}
 """
 
+# A repository with both formats, of which engines load Mistral's own.
+MISTRAL = "org/Tiny-Mistral"
+MISTRAL_WEIGHTS = [f"consolidated-{n:05}-of-00002.safetensors" for n in (1, 2)]
+MISTRAL_FILES = ["config.json", "consolidated.safetensors.index.json", "params.json", "tekken.json"]
 
 COMPILER = "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
 WHEEL = {COMPILER: "c" * 64, "vllm-1-py3-none-any.whl": "a" * 64}
@@ -66,9 +73,25 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandInHub]:
     for path, content in {**WANTED, **UNWANTED}.items():
         (root / "root" / REPO / path).parent.mkdir(parents=True, exist_ok=True)
         (root / "root" / REPO / path).write_bytes(content)
+    both_formats(root / "root" / MISTRAL)
     hub = StandInHub.start(root / "root", root / "state")
     yield hub
     hub.stop()
+
+
+def both_formats(folder: Path) -> None:
+    """A tiny model with shared experts: two shards in Mistral's format, and as many with transformers' names."""
+    mistral_format.write(folder, mistral_format.SEEING, config__json=b'{"architectures": ["Mistral4ForCausalLM"]}')
+    (folder / "consolidated.safetensors").unlink()
+    every = list(mistral_format.tensors(mistral_format.SEEING))
+    halves = dict(zip(MISTRAL_WEIGHTS, (every[:20], every[20:]), strict=True))
+    for name, part in halves.items():
+        write_safetensors(folder / name, part)
+        write_safetensors(folder / name.replace("consolidated", "model"), part)
+    places = {tensor.name: name for name, part in halves.items() for tensor in part}
+    (folder / MISTRAL_FILES[1]).write_text(json.dumps({"weight_map": places}))
+    (folder / "model.safetensors.index.json").write_text("{}")
+    (folder / "README.md").write_text("read")
 
 
 @pytest.fixture
@@ -102,6 +125,36 @@ def test_files_and_hashes_of_one_format(line: CommandLine, hub: StandInHub) -> N
     assert downloaded - headers == {"chat_template.jinja", "config.json", "model.safetensors.index.json"}
     assert done.json["not_locked"] == []
     assert commit_id(every) in line.call("plan").out
+
+
+def test_mistrals_own_format_is_read_and_locked_without_the_other(
+    line: CommandLine, hub: StandInHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    added = line.call("model", "add", MISTRAL, "--json")
+    assert added.json["checkpoint"]["mistral_class"] == "PixtralForConditionalGeneration"
+    assert added.json["model"]["architectures"] == ["Mistral4ForCausalLM"]
+    service = {"checkpoint": MISTRAL, "engine": "vllm", "context": 2048}
+    line.describe(["a.example"], f'rig = {{"gpus": "H200"}}\nservices = {{"chat": {service}}}\nhub = "{hub.url}"\n')
+    done = line.call("lock", "--json")
+    assert done.code == 0, done.text
+    assert done.json["warnings"] == []
+    text = (line.fleet / "rigup.lock").read_text()
+    assert re.findall(r'path = "(.*)"', text) == sorted([*MISTRAL_WEIGHTS, *MISTRAL_FILES])
+    planned = line.call("plan").out
+    assert all(f"{option} mistral" in planned for option in ("--config-format", "--load-format", "--tokenizer-mode"))
+    assert f"{MISTRAL} FP8" in planned
+
+
+def test_an_entry_in_the_wrong_format_is_told(line: CommandLine, hub: StandInHub) -> None:
+    line.write(
+        "catalogue/checkpoints/own.toml", ENTRY.replace('scope = "linear"', 'mistral_class = "MistralForCausalLM"')
+    )
+    refused = line.run("lock")
+    assert refused.code == 2
+    assert refused.err.splitlines()[-1] == (
+        "hint: delete its entry in catalogue/checkpoints/, then: rigup model add org/tiny"
+    )
 
 
 def test_exit_codes_and_what_is_said(line: CommandLine) -> None:

@@ -108,6 +108,23 @@ def test_no_engine_has_it(tmp_path: Path) -> None:
     assert all("catalogue/engines/" in hint for _, _, hint in found)
 
 
+def test_engines_are_asked_for_the_class_of_mistrals_own_format(tmp_path: Path) -> None:
+    """One checkpoint in it, and one of another publisher in transformers' format, whose class no engine has."""
+    names = 'architectures = ["Mistral4ForCausalLM"]\n'
+    own = CHECKPOINTS.replace('scope = "linear"', 'scope = "linear"\nmistral_class = "MistralLarge3ForCausalLM"')
+    other = CHECKPOINTS.partition('\n[[checkpoint]]\nrepo = "org/own-GGUF')[0].replace("org/own", "org/other")
+    catalogue(tmp_path, names)
+    (tmp_path / "catalogue/checkpoints/own.toml").write_text(own + other)
+    known = load_catalogue(tmp_path)
+    found = plan(known)
+    assert (found.verdict, found.build and found.build.engine) == ("ok", "vllm")
+    assert found.checkpoint and found.checkpoint.repo == "org/own"
+    (lacking,) = refused(plan(known, checkpoint="org/other", engine="vllm"))
+    assert lacking[:2] == ("model-support", "vLLM 0.33.0 has no architecture `Mistral4ForCausalLM`")
+    (named,) = refused(plan(known, checkpoint="org/own", engine="sglang"))
+    assert named[0] == "mistral-format" and "vLLM" in named[2]
+
+
 def test_a_fleet_adds_the_architecture_alone(tmp_path: Path) -> None:
     names = 'architectures = ["Glm6ForCausalLM"]\ngguf_architecture = "glm6"\n'
     own = 'name = "vllm"\narchitectures = [{ name = "Glm6ForCausalLM", since = "0.33.0", source = "our plugin" }]\n'

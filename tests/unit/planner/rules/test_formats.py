@@ -13,6 +13,8 @@ from tests.unit.planner.rules.builder import CATALOGUE, PRO_6000, candidate
 
 FP8, NVFP4, GGUF = "MiniMaxAI/MiniMax-M2.5", "nvidia/MiniMax-M2.5-NVFP4", "unsloth/MiniMax-M2.5-GGUF"
 
+MISTRAL = "mistralai/Mistral-Small-4-119B-2603"
+
 
 def messages(rule: Rule, *args: Any, **kwargs: Any) -> list[str]:
     return [finding.message for finding in rule(candidate(*args, **kwargs))]
@@ -32,6 +34,30 @@ def test_every_engine_reads_what_it_is_made_for() -> None:
     assert messages(formats.weight_format, "4x RTX 3090", GGUF, "llama.cpp", quant="UD-IQ2_M") == []
     assert messages(formats.weight_format, "4x H200", FP8, "vllm") == []
     assert messages(formats.weight_format, "2x B200", NVFP4, "sglang") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "repo", "says"),
+    [
+        ("vllm", "0.33.0", "mistralai/Magistral-Small-2509", ""),
+        ("vllm", "0.12.0", "mistralai/Mistral-Small-4-119B-2603", ""),
+        ("sglang", "0.5.23", "mistralai/Mistral-Small-4-119B-2603-NVFP4", ""),
+        ("sglang", "0.5.9", "mistralai/Mistral-Large-3-675B-Instruct-2512", ""),
+        ("sglang", "0.5.9", "mistralai/Mistral-Small-4-119B-2603", "a name like mistral-large-3; this is "),
+        (
+            "sglang",
+            "0.5.23",
+            "mistralai/Magistral-Small-2509",
+            "mistral-small-4, leanstral; this is mistralai/Magistral",
+        ),
+        ("llama.cpp", "b11434", "mistralai/Magistral-Small-2509", "llama.cpp b11434 does not read"),
+    ],
+)
+def test_mistrals_own_format_is_read_as_far_as_the_engine_does(name: str, version: str, repo: str, says: str) -> None:
+    asked = candidate("2x H200", MISTRAL, name, version)
+    found = list(formats.mistral_format(replace(asked, checkpoint=asked.checkpoint.model_copy(update={"repo": repo}))))
+    assert [says in finding.message for finding in found] == [True] * bool(says)
+    assert messages(formats.mistral_format, "4x H200", FP8, name, version) == []
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,13 @@ REFUSED: dict[str, tuple[Candidate, str, str, str]] = {
         "llama.cpp b11434 runs heads of EAGLE-3 only, and Qwen/Qwen3-0.6B-GGUF Q8_0 is an older one",
         "leave speculative out",
     ),
+    "another format than the model's": (
+        helped(draft=Draft("draft", 3, small_model(), small(mistral_class="MistralForCausalLM"))),
+        "speculative-model",
+        "Qwen/Qwen3-235B-A22B-Instruct-2507 BF16 is in transformers' format, "
+        "and Qwen/Qwen3-0.6B BF16 is not: one reader loads both",
+        "name a repository that has it in transformers' format, or leave speculative out",
+    ),
     "a GGUF for safetensors": (
         helped(draft=Draft("draft", 3, small_model(), small("gguf"))),
         "speculative-model",

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,8 @@ from rigup.artifacts import LockedEnvironment
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.option_names import package
+from rigup.checkpoints.describe import describe
+from rigup.checkpoints.repository import local_repository
 from rigup.commands import options as flags
 from rigup.commands import speculative
 from rigup.lock import Lock
@@ -30,6 +33,7 @@ from rigup.sources.package_index import project_files
 from rigup.sources.python_environment import resolve_environment
 from rigup.sources.remote_wheel import open_wheel
 from rigup.sources.uv import run_uv
+from tests.mistral_format import DENSE, LATENT, SEEING, VISION, write
 from tests.nodes import bound
 from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
@@ -95,15 +99,37 @@ def commands(version: str) -> dict[str, list[str]]:
     return {f"{plan.group} {plan.service.name} {plan.host}": list(plan.command[2:]) for plan in run}
 
 
-def parsed(python: Path, version: str, arguments: list[list[str]]) -> tuple[set[str], list[list[str]]]:
-    program = Path(__file__).with_name("parse_vllm_arguments.py")
+def answer(python: Path, version: str, program: str, question: object) -> Any:
+    """What one of the programs beside this file prints last, with the code of a release."""
     environment = {**os.environ, "PYTHONPATH": str(unpacked(version)), "VLLM_LOGGING_LEVEL": "ERROR"}
-    done = subprocess.run(
-        [str(python), str(program)], input=json.dumps(arguments), capture_output=True, text=True, env=environment
-    )
+    words = [str(python), str(Path(__file__).with_name(program))]
+    done = subprocess.run(words, input=json.dumps(question), capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return set(answer["options"]), answer["said"]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def parsed(python: Path, version: str, arguments: list[list[str]]) -> tuple[set[str], list[list[str]]]:
+    found = answer(python, version, "parse_vllm_arguments.py", arguments)
+    return set(found["options"]), found["said"]
+
+
+@pytest.mark.parametrize("version", ["0.33.0", "0.20.0"])
+def test_vllm_makes_of_params_json_the_class_that_it_is_asked_for(python: Path, version: str, tmp_path: Path) -> None:
+    """Told the format, as plans do, and by itself."""
+    every = {
+        "dense": DENSE,
+        "dense_seeing": {**DENSE, "vision_encoder": VISION},
+        "latent": LATENT,
+        "latent_seeing": SEEING,
+    }
+    classes = {}
+    for name, params in every.items():
+        folder = write(tmp_path / name, params)
+        classes[str(folder)] = describe(local_repository(folder, f"org/{name}"), None, {}).checkpoint.mistral_class
+    asked = [(folder, form) for folder in classes for form in ("auto", "mistral")]
+    said = answer(python, version, "read_vllm_configurations.py", asked)
+    inner = {name: classes[str(tmp_path / name.removesuffix("_seeing"))] for name in every}
+    assert said == [[[classes[folder]], [inner[Path(folder).name]]] for folder, _ in asked]
 
 
 @pytest.mark.parametrize("version", ["0.33.0", "0.12.0"])

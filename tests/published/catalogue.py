@@ -152,7 +152,11 @@ MODELS = (
         "Qwen3.5-397B-A17B",
         "Qwen/Qwen3.5-397B-A17B",
         "Qwen/Qwen3.5-397B-A17B",
-        {"Qwen/Qwen3.5-397B-A17B": "bf16", "nvidia/Qwen3.5-397B-A17B-NVFP4": "nvidia/Qwen3.5-397B-A17B-NVFP4"},
+        {
+            "Qwen/Qwen3.5-397B-A17B": "bf16",
+            "Qwen/Qwen3.5-397B-A17B-FP8": "Qwen/Qwen3.5-397B-A17B-FP8",
+            "nvidia/Qwen3.5-397B-A17B-NVFP4": "nvidia/Qwen3.5-397B-A17B-NVFP4",
+        },
         "unsloth/Qwen3.5-397B-A17B-GGUF",
         "qwen35moe",
         draft=6_595_547_136,
@@ -164,6 +168,7 @@ MODELS = (
         "Qwen/Qwen3-235B-A22B",
         {
             "Qwen/Qwen3-235B-A22B-Instruct-2507": "bf16",
+            "Qwen/Qwen3-235B-A22B-Instruct-2507-FP8": "Qwen/Qwen3-235B-A22B-FP8",
             "nvidia/Qwen3-235B-A22B-Instruct-2507-NVFP4": "nvidia/Qwen3-235B-A22B-NVFP4",
         },
         "unsloth/Qwen3-235B-A22B-Instruct-2507-GGUF",

@@ -63,6 +63,20 @@ def test_a_level_of_quality_comes_before_speed() -> None:
     assert plan.checkpoint is not None and (plan.checkpoint.quant, plan.quality) == ("FP8", "lossless")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "model"),
+    [
+        ("8x H100 80GB HBM3", "Qwen3.5-397B-A17B"),
+        ("4x H100 80GB HBM3", "Qwen3-235B-A22B-Instruct-2507"),
+        ("4x RTX PRO 6000 Blackwell Server Edition", "Qwen3-235B-A22B-Instruct-2507"),
+    ],
+)
+def test_a_makers_fp8_comes_before_a_larger_mix_of_llama_cpp(gpus: str, model: str) -> None:
+    plan = decided(gpus, {"model": model}, 1024)
+    assert plan.build is not None and plan.checkpoint is not None
+    assert (plan.build.engine, plan.checkpoint.repo, plan.quality) == ("vllm", f"Qwen/{model}-FP8", "lossless")
+
+
 def test_among_degraded_mixes_every_bit_counts() -> None:
     assert served("4x RTX 3090", M2_5, 64).checkpoint.quant == "Q2_K"
 

@@ -217,7 +217,8 @@ class Swap(Frozen):
 class MoeConfig(Frozen):
     """The fused-MoE kernel config that the engine looks for, and whether one exists.
 
-    experts, width: of the kernel (E, N). device: the card, as NVML names it.
+    experts, width: of the kernel (E, N). device: the card, as NVML names it. dtype: in the engines' names, "" for 16
+    bits. block_shape: of the weights' scales.
     pins: the files that are taken, one for each kind of card: path below `files/moe_configs` to sha256.
     unlocked: those of them that the lock does not have.
     """
@@ -227,6 +228,8 @@ class MoeConfig(Frozen):
     experts: int
     width: int
     device: str
+    dtype: str
+    block_shape: tuple[int, int] | None
     pins: dict[str, str] = {}
     unlocked: tuple[str, ...] = ()
 

@@ -114,7 +114,7 @@ def real(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_search_leaves_a_table_under_the_planned_name_and_says_how_far_it_is(real: Tool) -> None:
     real.run(*WORDS, "--tune", "--batch-size", "64")
-    name = config_filename("vllm", 32, 1536, DEVICE)
+    name = config_filename("vllm", 32, 1536, DEVICE, "fp8_w8a8", (128, 128))
     table = json.loads((real.folder / name).read_text())
     row = table["64"]
     assert row["BLOCK_SIZE_M"] == 64

@@ -23,8 +23,9 @@ class CheckpointEntry(Frozen):
     method: the quant_method of its configuration, "" if it was not read.
     mistral_class: the class that engines make of the params.json of a checkpoint in Mistral's own format: they are
     asked for it instead of the model's. "" for any other format.
-    scheme: how the weights are stored. scope: what is quantised: "all" (GGUF), "linear" (every linear layer except
-    router and head) or "experts" (the rest stays in bf16).
+    scheme: how the weights are stored. expert_scheme: how the experts are, where that differs.
+    scope: what is quantised: "all" (GGUF), "linear" (every linear layer except router and head) or "experts" (the rest
+    stays in bf16).
     bytes: the size of all files; `bytes_exact` says whether it was read or computed.
     location: where its files are, if not in `repo` on the hub: see `rigup.service.location_of`.
     tensors: where these bytes lie, read from the files' headers; None where only the shapes of the model tell.
@@ -41,6 +42,7 @@ class CheckpointEntry(Frozen):
     model: str
     quant: str
     scheme: Scheme
+    expert_scheme: Scheme | None = None
     method: str = ""
     mistral_class: Annotated[str, Field(pattern=r"^[A-Za-z0-9]*$", max_length=100)] = ""
     scope: Scope = "all"

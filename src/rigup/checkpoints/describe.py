@@ -246,6 +246,7 @@ def _checkpoint(repository: Repository, contents: _Contents, model: str, extras:
         "model": model,
         "quant": contents.quant,
         "scheme": scheme,
+        "expert_scheme": contents.scheme.of_experts,
         "method": "" if scheme == "gguf" else contents.scheme.engine_name,
         "mistral_class": contents.mistral_class,
         "scope": "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear",

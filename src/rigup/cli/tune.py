@@ -131,7 +131,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         what = f"{build.engine} {build.version}" + (f" with {checkpoint.repo} {checkpoint.quant}" if checkpoint else "")
         raise InputError(
             f"{origin}: services.{asked[0].service.name}: {what} does not run a tunable kernel on this rig",
-            "use vLLM or SGLang with FP8 experts, the Triton backend and GPUs that compute in FP8",
+            "use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and the Triton backend",
         )
     if len(found) > 1:
         names = ", ".join(plan.service.name for plan in found)

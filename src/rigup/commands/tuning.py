@@ -8,11 +8,12 @@ from typing import Any
 from rigup.commands.moe_configs import VARIABLES
 from rigup.layout import weights_folder
 from rigup.plan import Plan
-from rigup.planner.moe_config import DTYPE
 
 # The default token counts of both engines' tuners. Source: benchmark_moe.py of vLLM 0.33.0 and
 # common_utils.py of SGLang.
 TOKENS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
+# What both tuners call 16 bits.
+SIXTEEN_BITS = "auto"
 
 
 def tuning_job(plan: Plan, build: str, work: str, program: str, tokens: Sequence[int], runs: int) -> dict[str, Any]:
@@ -20,7 +21,15 @@ def tuning_job(plan: Plan, build: str, work: str, program: str, tokens: Sequence
     assert plan.build is not None and plan.checkpoint is not None and plan.moe_config is not None
     engine, python = plan.build.engine, f"{build}/bin/python"
     model = weights_folder(plan.checkpoint.repo, plan.checkpoint.revision or "")
-    words = (python, f"{work}/{program}", "--model", model, *_spread(plan), "--dtype", DTYPE)
+    words = (
+        python,
+        f"{work}/{program}",
+        "--model",
+        model,
+        *_spread(plan),
+        "--dtype",
+        plan.moe_config.dtype or SIXTEEN_BITS,
+    )
     return {
         "work": work,
         "python": python,

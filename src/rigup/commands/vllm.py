@@ -15,7 +15,7 @@ from rigup.commands.options import (
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.cpu import cache_gib
-from rigup.planner.moe_config import takes_own_files
+from rigup.planner.moe_config import other_kernels, takes_own_files
 
 # What "auto" chooses from the names of files in the folder: vLLM 0.33.0 transformers_utils/config.py, model_loader/
 # default_loader.py, tokenizers/registry.py. PixtralForConditionalGeneration ends without this tokenizer.
@@ -82,7 +82,7 @@ def environment(candidate: Candidate, checkpoint: Checkpoint) -> dict[str, str]:
         # The default FlashInfer path converts the weights while loading and can run out of memory doing so.
         variables["VLLM_USE_FLASHINFER_MOE_FP4"] = "0"
     if takes_own_files(candidate) and "--moe-backend" not in candidate.known_options:
-        variables |= {"VLLM_USE_DEEP_GEMM": "0", "VLLM_USE_FLASHINFER_MOE_FP8": "0"}
+        variables |= dict.fromkeys(other_kernels(candidate), "0")
     known = candidate.known_variables
     return {name: value for name, value in variables.items() if not name.startswith("VLLM_") or name in known}
 

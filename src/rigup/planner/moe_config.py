@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.data_files import DATA
 from rigup.catalogue.moe_configs import MoeConfigFile, TunedKernel, best_for
-from rigup.catalogue.versions import in_ranges
+from rigup.catalogue.versions import in_ranges, version_key
 from rigup.lock import Lock
 from rigup.plan import Finding, MoeConfig
 from rigup.planner.candidate import Candidate
@@ -20,15 +20,35 @@ from rigup.rig import Gpu
 
 SHIPPED = DATA / "engines" / "moe_configs.json"
 FIRST_WITH_FP8 = (8, 9)
-DTYPE, BLOCK_SHAPE = "fp8_w8a8", (128, 128)
+
+
+class Kernel(NamedTuple):
+    """What a config is for, in the engines' names: dtype "" is 16 bits. block_shape: of the weights' scales."""
+
+    dtype: str
+    block_shape: tuple[int, int] | None
+
+
+# By how the experts are stored. Source: _get_config_dtype_str of vLLM 0.33.0, get_config_dtype_str of SGLang 0.5.23.
+KERNELS = {"fp8_block128": Kernel("fp8_w8a8", (128, 128)), "bf16": Kernel("", None)}
 
 # Which kernels read a tuned config. Source: the callers of try_get_optimal_moe_config in vLLM 0.33.0 (triton_moe.py,
 # fused_batched_moe.py) and in SGLang 0.5.23 (moe_runner/triton_utils); DeepGEMM, CUTLASS, Marlin and FlashInfer are
 # not among them.
 BACKEND_OPTIONS = {"vllm": "--moe-backend", "sglang": "--moe-runner-backend"}
 READING_BACKENDS = {"vllm": ("auto", "triton", "batched_triton"), "sglang": ("auto", "triton", "lora_triton")}
-# Before vLLM had the option: variables that turn its Triton kernels off.
-OTHER_KERNELS = ("VLLM_USE_DEEP_GEMM", "VLLM_USE_FLASHINFER_MOE_FP8")
+# Before vLLM had the option: variables that turn its Triton kernels off, by dtype.
+OTHER_KERNELS = {
+    "fp8_w8a8": ("VLLM_USE_DEEP_GEMM", "VLLM_USE_FLASHINFER_MOE_FP8"),
+    "": ("VLLM_USE_FLASHINFER_MOE_FP16",),
+}
+# Which cards run experts of 16 bits in FlashInfer if nothing is said, by the first release that does so. Sources:
+# fused_moe/oracle/unquantized.py in vLLM's wheels (0.19.1 asked for a variable, 0.23.0 took Hopper out); SGLang 0.5.23
+# srt/arg_groups/overrides.py and model_overrides/: on 10.x alone, for most families of models.
+FLASHINFER_AT_16_BITS = {
+    "vllm": (("0.23.0", (10, 0), (99, 0)), ("0.20.0", (9, 0), (99, 0))),
+    "sglang": (("0", (10, 0), (10, 9)),),
+}
 
 
 def moe_config(candidate: Candidate) -> MoeConfig | None:
@@ -37,6 +57,8 @@ def moe_config(candidate: Candidate) -> MoeConfig | None:
     Each kind of card looks for its own file: returns the first one that is missing.
     """
     if not has_tuned_kernels(candidate) or unread_because(candidate):
+        return None
+    if not used_files(candidate) and not _is_chosen(candidate):
         return None
     found = [_of_card(candidate, gpu) for gpu in _cards(candidate)]
     first_missing = next((config for config in found if config.status == "missing"), found[0])
@@ -81,12 +103,18 @@ def against_the_lock(config: MoeConfig | None, lock: Lock) -> MoeConfig | None:
     return config.model_copy(update={"unlocked": tuple(path for path in config.pins if path not in lock.moe_configs)})
 
 
+def kernel_of(candidate: Candidate) -> Kernel | None:
+    """What Triton's kernels could run its experts as; None if they cannot, or if there are no experts."""
+    if not candidate.experts or candidate.engine.name == "llama.cpp" or not candidate.gpus:
+        return None
+    kernel = KERNELS.get(candidate.checkpoint.expert_scheme or candidate.checkpoint.scheme)
+    computes = all(gpu.capability >= FIRST_WITH_FP8 for gpu in candidate.gpus)
+    return kernel if kernel is None or not kernel.dtype or computes else None
+
+
 def has_tuned_kernels(candidate: Candidate) -> bool:
-    """Whether Triton's kernels can run its experts: block FP8, on GPUs that compute in FP8, not in llama.cpp."""
-    if not candidate.experts or candidate.engine.name == "llama.cpp" or candidate.checkpoint.scheme != "fp8_block128":
-        return False
-    gpus = candidate.gpus
-    return bool(gpus) and all(gpu.capability >= FIRST_WITH_FP8 for gpu in gpus)
+    """Whether Triton's kernels can run its experts: block FP8 on GPUs that compute in FP8, or 16 bits."""
+    return kernel_of(candidate) is not None
 
 
 def unread_because(candidate: Candidate) -> str | None:
@@ -97,9 +125,15 @@ def unread_because(candidate: Candidate) -> str | None:
     if isinstance(value, str):
         return None if value in READING_BACKENDS[engine] else f"{option} {value}"
     if engine == "vllm" and option not in candidate.known_options:
-        on = (name for name in OTHER_KERNELS if service.environment.get(name, "0") not in ("0", ""))
+        on = (name for name in other_kernels(candidate) if service.environment.get(name, "0") not in ("0", ""))
         return next((f"{name}=1" for name in on), None)
     return None
+
+
+def other_kernels(candidate: Candidate) -> tuple[str, ...]:
+    """vLLM's variables that select kernels without configs for such experts, where it has no option for it."""
+    kernel = kernel_of(candidate)
+    return OTHER_KERNELS[kernel.dtype] if kernel else ()
 
 
 def shape(candidate: Candidate) -> tuple[int, int]:
@@ -109,7 +143,7 @@ def shape(candidate: Candidate) -> tuple[int, int]:
 
 
 def config_filename(
-    engine: str, experts: int, width: int, device: str, dtype: str = DTYPE, block: tuple[int, int] | None = BLOCK_SHAPE
+    engine: str, experts: int, width: int, device: str, dtype: str, block: tuple[int, int] | None
 ) -> str:
     """The name of the config file that an engine looks for. device: the card's name, with underscores for spaces."""
     if engine == "vllm" and "H200" in device.split("_"):
@@ -155,9 +189,24 @@ def _cards(candidate: Candidate) -> tuple[Gpu, ...]:
 
 def _of_card(candidate: Candidate, gpu: Gpu) -> MoeConfig:
     experts, width = shape(candidate)
-    name = config_filename(candidate.engine.name, experts, width, gpu.moe_config_name)
+    kernel = kernel_of(candidate)
+    assert kernel is not None
+    name = config_filename(candidate.engine.name, experts, width, gpu.moe_config_name, *kernel)
     status = _status(candidate, gpu, name)
-    return MoeConfig(file=name, status=status, experts=experts, width=width, device=gpu.name)
+    return MoeConfig(file=name, status=status, experts=experts, width=width, device=gpu.name, **kernel._asdict())
+
+
+def _is_chosen(candidate: Candidate) -> bool:
+    """Whether the engine may choose Triton's kernels by itself, or is told to."""
+    kernel, engine = kernel_of(candidate), candidate.engine.name
+    asked = {name.replace("_", "-") for name in candidate.service.flags}
+    if kernel is None or kernel.dtype or BACKEND_OPTIONS[engine] in asked:
+        return kernel is not None
+    release = version_key(candidate.version)
+    for since, first, last in FLASHINFER_AT_16_BITS[engine]:
+        if release >= version_key(since):
+            return not any(first <= gpu.capability <= last for gpu in candidate.gpus)
+    return True
 
 
 def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engine", "missing"]:
@@ -169,7 +218,7 @@ def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engi
 
 
 def _own(candidate: Candidate, gpu: Gpu) -> MoeConfigFile | None:
-    kernel = (*shape(candidate), DTYPE, BLOCK_SHAPE, gpu.name)
+    kernel = (*shape(candidate), *(kernel_of(candidate) or ()), gpu.name)
     return best_for(candidate.catalogue.moe_configs, kernel, candidate.triton)
 
 

@@ -34,6 +34,11 @@ class Fp8(Scheme):
         """fp8_block128, or fp8_tensor."""
         return f"fp8_block{self.block[1]}" if self.block else "fp8_tensor"
 
+    @property
+    def of_experts(self) -> str | None:
+        """MXFP4: FP4 with an exponent for 32. Source: vLLM 0.33.0 models/deepseek_v41/quant_config.py."""
+        return "mxfp4" if self.experts_fp4 else None
+
     def quantised(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """The weights, and their scales."""
         if self.experts_fp4 and ".experts." in module:

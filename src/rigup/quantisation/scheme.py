@@ -80,6 +80,11 @@ class Scheme(ABC):
     def catalogue(self) -> str:
         """Its name in the catalogue's checkpoints: "fp8_block128"."""
 
+    @property
+    def of_experts(self) -> str | None:
+        """The catalogue's name for how experts are stored, where that differs; None where it does not."""
+        return None
+
     def stored(self, module: str, rows: int, columns: int) -> tuple[StoredPart, ...]:
         """The tensors of a linear layer without bias. module: its name, which decides whether it is quantised."""
         return plain(rows, columns) if self.leaves(module) else self.quantised(module, rows, columns)

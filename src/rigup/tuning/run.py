@@ -33,7 +33,6 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.units import stop_limit
 from rigup.operations.service.health import ask_service
 from rigup.plan import Finding, Plan
-from rigup.planner.moe_config import BLOCK_SHAPE, DTYPE
 from rigup.preflight.checks import OF_APPLY_ALONE
 from rigup.programs import program_file
 from rigup.regular_files import replace_file
@@ -275,8 +274,8 @@ def _read(host: Host, request: TuningRequest, result: dict[str, Any], probe: Pro
     tuned = TunedKernel(
         experts=config.experts,
         width=config.width,
-        dtype=DTYPE,
-        block_shape=BLOCK_SHAPE,
+        dtype=config.dtype,
+        block_shape=config.block_shape,
         device=config.device,
         triton=result["triton"],
         provenance=provenance,

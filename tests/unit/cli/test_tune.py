@@ -74,7 +74,7 @@ def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> 
     assert done.err == (
         "rigup: group_data/boxes.py: services.minimax: vllm 0.33.0 with MiniMaxAI/MiniMax-M2.5 FP8 does not run "
         "a tunable kernel on this rig\n"
-        "hint: use vLLM or SGLang with FP8 experts, the Triton backend and GPUs that compute in FP8\n"
+        "hint: use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and the Triton backend\n"
     )
 
 

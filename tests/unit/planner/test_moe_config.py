@@ -15,6 +15,7 @@ from rigup.planner.moe_config import (
     config_filename,
     locked_otherwise,
     moe_config,
+    takes_own_files,
     triton_version,
     unread_because,
     used_files,
@@ -24,6 +25,7 @@ from tests.tuned_kernels import file_of, kernel
 from tests.unit.planner.rules.builder import CATALOGUE, MAX_Q, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "lukealonso/MiniMax-M2.5-NVFP4"
+SIXTEEN_BITS = "Qwen/Qwen3-235B-A22B-Instruct-2507"
 MAX_Q_FILE = "NVIDIA_RTX_PRO_6000_Blackwell_Max-Q_Workstation_Edition,dtype=fp8_w8a8"
 FILE = file_of(kernel())
 
@@ -76,16 +78,63 @@ def test_a_config_counts_as_shipped_from_the_version_that_ships_it(version: str,
     assert found.status == status
 
 
-def test_only_fp8_experts_on_cards_that_compute_in_fp8_have_one() -> None:
+def test_experts_that_triton_does_not_run_have_none() -> None:
     assert moe_config(candidate("2x B200", NVFP4)) is None
     assert moe_config(candidate("8x RTX 3090", FP8, parallel={"pipeline": 8})) is None
+    assert moe_config(candidate("8x H200", "deepseek-ai/DeepSeek-V4-Flash-0731", parallel={"tensor": 8})) is None
+    assert moe_config(candidate("2x H200", "Qwen/Qwen3.6-27B", parallel={"tensor": 2})) is None
     assert moe_config(candidate("4x H200", "unsloth/MiniMax-M2.5-GGUF", "llama.cpp", quant="Q8_0")) is None
 
 
+@pytest.mark.parametrize(
+    ("gpus", "engine", "version", "file"),
+    [
+        ("4x H100 80GB HBM3", "vllm", None, "E=128,N=384,device_name=NVIDIA_H100_80GB_HBM3.json"),
+        ("4x A100-SXM4-80GB", "vllm", None, "E=128,N=384,device_name=NVIDIA_A100-SXM4-80GB.json"),
+        ("4x RTX 3090", "sglang", None, "E=128,N=384,device_name=NVIDIA_GeForce_RTX_3090.json"),
+        (f"4x {MAX_Q}", "sglang", None, f"E=128,N=384,device_name={MAX_Q_FILE.partition(',')[0]}.json"),
+        ("4x B200", "vllm", "0.19.1", "E=128,N=384,device_name=NVIDIA_B200.json"),
+        ("4x B200", "vllm", None, None),
+        ("4x B200", "sglang", None, None),
+        (f"4x {MAX_Q}", "vllm", None, None),
+        ("4x H100 80GB HBM3", "vllm", "0.22.1", None),
+    ],
+)
+def test_experts_of_16_bits_have_one_where_the_engine_runs_triton(
+    gpus: str, engine: str, version: str | None, file: str | None
+) -> None:
+    found = moe_config(candidate(gpus, SIXTEEN_BITS, engine, version, parallel={"tensor": 4}))
+    assert (found and found.file) == file
+
+
+def test_experts_of_16_bits_have_one_where_triton_is_asked_for_or_a_file_is_there() -> None:
+    asked = candidate("4x B200", SIXTEEN_BITS, parallel={"tensor": 4}, service={"flags": {"--moe-backend": "triton"}})
+    found = moe_config(asked)
+    assert found is not None and (found.status, found.dtype, found.block_shape) == ("missing", "", None)
+    own = file_of(kernel(experts=128, width=384, dtype="", block_shape=None, device="NVIDIA B200"), "b200.toml")
+    with_file = candidate(
+        "4x B200", SIXTEEN_BITS, parallel={"tensor": 4}, catalogue=replace(CATALOGUE, moe_configs=(own,))
+    )
+    found = moe_config(with_file)
+    assert found is not None and (found.status, found.pins) == ("files", {"b200.toml": own.sha256})
+    assert takes_own_files(with_file)
+
+
+def test_a_missing_one_for_16_bits_is_said() -> None:
+    there = candidate("4x H100 80GB HBM3", SIXTEEN_BITS, parallel={"tensor": 4})
+    assert (moe_config(there) and warned(there)) == {}
+    asked = candidate("4x RTX 3090", SIXTEEN_BITS, "sglang", parallel={"tensor": 4})
+    assert warned(asked).keys() == {"moe-config"}
+
+
 def test_the_family_of_the_h200_is_one_card_to_vllm_only() -> None:
-    assert "device_name=NVIDIA_H200,dtype" in config_filename("vllm", 256, 384, "NVIDIA_H200_NVL")
-    assert "device_name=NVIDIA_H200_NVL,dtype" in config_filename("sglang", 256, 384, "NVIDIA_H200_NVL")
-    assert "device_name=NVIDIA_GH200_480GB,dtype" in config_filename("vllm", 256, 384, "NVIDIA_GH200_480GB")
+    assert "device_name=NVIDIA_H200,dtype" in config_filename("vllm", 256, 384, "NVIDIA_H200_NVL", "fp8_w8a8", None)
+    assert "device_name=NVIDIA_H200_NVL,dtype" in config_filename(
+        "sglang", 256, 384, "NVIDIA_H200_NVL", "fp8_w8a8", None
+    )
+    assert "device_name=NVIDIA_GH200_480GB,dtype" in config_filename(
+        "vllm", 256, 384, "NVIDIA_GH200_480GB", "fp8_w8a8", None
+    )
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

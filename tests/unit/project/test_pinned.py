@@ -40,7 +40,16 @@ def plan(build: dict[str, Any], files: tuple[LockedFile, ...] = FILES, **more: A
     )
 
 
-KERNEL = MoeConfig(file="E=1.json", status="files", experts=1, width=1, device="card", unlocked=("ours.toml",))
+KERNEL = MoeConfig(
+    file="E=1.json",
+    status="files",
+    experts=1,
+    width=1,
+    device="card",
+    dtype="",
+    block_shape=None,
+    unlocked=("ours.toml",),
+)
 WHEEL = {"engine": "vllm", "version": "0.33.0", "method": "wheel", "environment": ENVIRONMENT, "uv": UV}
 
 

@@ -72,6 +72,13 @@ def test_gpt_oss_keeps_all_but_experts_whole() -> None:
     assert stored_bytes(scheme, "model.layers.0.mlp.experts.gate_up_proj", 64, 64) == 64 * 64 // 2 + 64 * 2
 
 
+def test_experts_in_fp4_are_stored_otherwise_than_the_rest() -> None:
+    block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    assert read_scheme(block, "x").of_experts is None
+    scheme = read_scheme({**block, "expert_dtype": "fp4"}, "x")
+    assert (scheme.catalogue, scheme.of_experts) == ("fp8_block128", "mxfp4")
+
+
 @pytest.mark.parametrize(
     ("said", "module", "excluded"),
     [

@@ -93,6 +93,15 @@ def test_sglangs_tuner_has_other_options_and_takes_its_own_numbers_of_tokens() -
     assert (job["variable"], job["below"]) == ("SGLANG_MOE_CONFIG_DIR", "configs")
 
 
+def test_16_bits_are_what_both_tuners_call_auto() -> None:
+    plan = planned("vllm", "0.33.0")
+    assert plan.moe_config is not None
+    sixteen = plan.moe_config.model_copy(update={"dtype": "", "block_shape": None})
+    plan = plan.model_copy(update={"moe_config": sixteen})
+    (words,) = tuning_job(plan, "/opt/b", "/var/w", "t.py", (1,), 3)["tune"]
+    assert words[words.index("--dtype") + 1] == "auto"
+
+
 def test_a_config_that_is_in_use_is_what_is_measured_against() -> None:
     plan = planned("vllm", "0.33.0", own=True)
     assert plan.moe_folder is not None

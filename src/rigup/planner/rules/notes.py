@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.overhead import MARGIN_MIB
 from rigup.planner.memory.remedies import for_context, instead_of_offload
-from rigup.planner.moe_config import hides_its_own, lacks_tuned_kernel, own_files, unread_because, used_files
+from rigup.planner.moe_config import (
+    hides_its_own,
+    kernel_of,
+    lacks_tuned_kernel,
+    own_files,
+    unread_because,
+    used_files,
+)
 from rigup.planner.offload import experts_in_words
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
@@ -116,9 +123,10 @@ def offload_experts(candidate: Candidate) -> Iterator[Complaint]:
 @warns("moe-config", "fused-MoE config files in the engine's wheel, per version")
 def untuned_kernel(candidate: Candidate) -> Iterator[Complaint]:
     """No tuned kernel config exists for these experts on this card."""
+    kernel = kernel_of(candidate)
     on_sm120 = any(gpu.compute_capability.startswith("12.") for gpu in candidate.gpus)
-    # On other cards, the engines prefer kernels that do not read such files.
-    if on_sm120 and lacks_tuned_kernel(candidate):
+    # On other cards, the engines prefer kernels for FP8 that do not read such files.
+    if kernel and (on_sm120 or not kernel.dtype) and lacks_tuned_kernel(candidate):
         yield (
             f"{candidate.engine.title} has no tuned expert kernel for this card and shape: decoding could be faster",
             "tune it on a host with this card: rigup tune",

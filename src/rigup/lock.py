@@ -21,7 +21,7 @@ from rigup.errors import InputError
 from rigup.plain_values import cut, quoted
 from rigup.printable import one_line
 from rigup.regular_files import is_absent, read_text, toml_of
-from rigup.service import HOST_PATH, EngineName, Location
+from rigup.service import HOST_PATH, EngineName, Location, NamedCacheType
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
@@ -54,7 +54,8 @@ class LockedCheckpoint(Frozen):
 
     location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`). `revision` is then made of
     their hashes, or Ollama's manifest's. read_tensors: where its bytes lie, None where the headers were not read.
-    template_tools: whether its chat template takes tools, None where none was read.
+    template_tools: whether its chat template takes tools, None where none was read. kv_cache_type: that its
+    configuration names, as in `rigup.catalogue.checkpoint.CheckpointEntry`.
     """
 
     repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
@@ -64,6 +65,7 @@ class LockedCheckpoint(Frozen):
     location: Location = ""
     read_tensors: TensorBytes | None = None
     template_tools: bool | None = None
+    kv_cache_type: NamedCacheType | None = None
 
     @model_validator(mode="after")
     def _has_plain_names(self) -> Self:

@@ -13,6 +13,8 @@ FlagValue = bool | int | float | str | list[Any] | dict[str, Any]
 EngineName = Literal["vllm", "sglang", "llama.cpp"]
 BuildMethod = Literal["wheel", "source", "image"]
 KvCacheType = Literal["auto", "f16", "bf16", "fp8", "q8_0", "q5_1", "q4_0"]
+# What a checkpoint's configuration may name; "auto" if it names none.
+NamedCacheType = Literal["auto", "fp8", "nvfp4"]
 
 Preference = Literal["quality", "speed", "context"]
 DraftKind = Literal["mtp", "eagle", "draft"]

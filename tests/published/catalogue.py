@@ -509,7 +509,8 @@ def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model,
         repository = replace(local_repository(path, repo), label=label, where=repo)
         found = describe(repository, None, {}, published.name)
     told = of["source"] if of else f"assumed for {stored_as}" if assumed else "unquantised"
-    return found.model, completed(published, repo, found.checkpoint, f"computed from the shapes, stored as: {told}")
+    checkpoint = found.checkpoint if of else found.checkpoint.model_copy(update={"kv_cache_type": None})
+    return found.model, completed(published, repo, checkpoint, f"computed from the shapes, stored as: {told}")
 
 
 def completed(published: Published, repo: str, entry: CheckpointEntry, computed: str) -> CheckpointEntry:
@@ -538,6 +539,7 @@ def completed(published: Published, repo: str, entry: CheckpointEntry, computed:
             "sources": {
                 "bytes": why,
                 "tensors": computed,
+                **({"kv_cache_type": computed.partition("stored as: ")[2]} if entry.kv_cache_type else {}),
                 "minimum_versions": "the release that rigup supports" if ggml else oldest,
                 **({"mistral_class": published.mistral_source} if published.mistral_class and not ggml else {}),
             },

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field
 
 from rigup.catalogue.versions import VersionText
-from rigup.service import EngineName, Location
+from rigup.service import EngineName, Location, NamedCacheType
 from rigup.tensor_bytes import TensorBytes
 from rigup.units import Frozen
 
@@ -34,6 +34,7 @@ class CheckpointEntry(Frozen):
     embedding_bits, head_bits, attention_bits: bits per weight of these tensors in a GGUF; attention_bits None means the
     average of the layers.
     template_tools: whether its chat template takes tools; None if none was read.
+    kv_cache_type: the type of KV cache that its configuration names, "auto" if it names none; None if it was not read.
     minimum_versions: the oldest version of each engine that loads it; other engines cannot. None: every engine that has
     the architecture and reads the format.
     """
@@ -59,6 +60,7 @@ class CheckpointEntry(Frozen):
     head_bits: Annotated[float, Field(gt=0)] = 16
     attention_bits: Annotated[float, Field(gt=0)] | None = None
     template_tools: bool | None = None
+    kv_cache_type: NamedCacheType | None = None
     minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None

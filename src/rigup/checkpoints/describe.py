@@ -27,7 +27,9 @@ from rigup.checkpoints.tensor import Tensor
 from rigup.errors import InputError
 from rigup.quantisation import read_scheme
 from rigup.quantisation.gguf import Gguf
+from rigup.quantisation.kv_cache import named_cache_type
 from rigup.quantisation.scheme import Scheme
+from rigup.service import NamedCacheType
 from rigup.sources.bounded_http import time_limit
 from rigup.sources.gguf_files import gguf_files, gguf_quants
 from rigup.sources.safetensors_files import MISTRAL, TRANSFORMERS, SafetensorsFormat, safetensors_files
@@ -100,7 +102,11 @@ def read_contents(repository: Repository, quant: str | None, layers: int, mistra
     count = len(found.tensors.by_layer) if found.tensors else 0
     if count != layers:
         raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
-    return {"read_tensors": found.tensors, "template_tools": found.template_tools}
+    return {
+        "read_tensors": found.tensors,
+        "template_tools": found.template_tools,
+        "kv_cache_type": found.kv_cache_type,
+    }
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class _Contents:
     sums: CheckpointSums
     templates: Sequence[str]
     mistral_class: str = ""
+    kv_cache_type: NamedCacheType | None = None
 
     @property
     def weights(self) -> str:
@@ -176,7 +183,7 @@ def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
             f"{repository.where}: weights without a {CONFIG}",
             "choose a repository that has both: weights and config.json",
         )
-    scheme = _scheme(repository, config)
+    scheme, kv_cache_type = _quantisation(repository, config)
     return _Contents(
         paths,
         model_name(repository.name),
@@ -187,6 +194,7 @@ def _safetensors(repository: Repository, mistral: bool | None) -> _Contents:
         sums_of(repository.where, tensors, config.text_model.layers, scheme, is_tied(config)),
         () if params else repository_templates(repository),
         mistral_class(params, head) if params else "",
+        kv_cache_type,
     )
 
 
@@ -195,18 +203,25 @@ def _weights_and_more(repository: Repository, stored: SafetensorsFormat) -> tupl
     return safetensors_files(repository.where, repository.files, index, stored)
 
 
-def _scheme(repository: Repository, config: Config) -> Scheme:
-    """The quantisation: as the configuration says it, the language model's part of it, or a file beside it."""
+def _quantisation(repository: Repository, config: Config) -> tuple[Scheme, NamedCacheType | None]:
+    """The scheme, and the KV cache that is named with it, None without quantisation.
+
+    As the configuration says it, the language model's part of it, or a file beside it.
+    """
     text, where = config.text_model.data, config.where
     said = config.data.get("quantization_config") or text.get("quantization_config")
-    if not said and (beside := repository.small(QUANTISATION, LARGEST)) is not None:
-        where = f"{repository.where}: {QUANTISATION}"
-        said = read_config(beside, where).data.get("quantization")
+    beside: Any = None
+    if (content := repository.small(QUANTISATION, LARGEST)) is not None:
+        beside = read_config(content, f"{repository.where}: {QUANTISATION}").data.get("quantization")
+    if not said and content is not None:
+        said, where = beside, f"{repository.where}: {QUANTISATION}"
     if said is not None and not isinstance(said, dict):
         raise InputError(f"{where}: quantization_config: must be a table", "choose another checkpoint of the model")
     if said and (experts := text.get("expert_dtype")) is not None:
         said = {**said, "expert_dtype": experts}
-    return read_scheme(said, f"{where}: quantization_config")
+    scheme = read_scheme(said, f"{where}: quantization_config")
+    named = named_cache_type(each for each in (said, beside) if isinstance(each, dict))
+    return scheme, named if said else None
 
 
 def _gguf(repository: Repository, quant: str | None) -> _Contents:
@@ -258,6 +273,7 @@ def _checkpoint(repository: Repository, contents: _Contents, model: str, extras:
         "revision_seen": repository.revision,
         "location": repository.location,
         "template_tools": takes_tools(contents.templates),
+        "kv_cache_type": contents.kv_cache_type,
         "license": extras.license or None,
         "notes": extras.notes,
         "sources": {

@@ -62,12 +62,18 @@ def model_path(entry: CheckpointEntry, checkpoint: Checkpoint) -> str:
 def kv_cache_type(candidate: Candidate) -> Options:
     """The KV cache's type, unless the engine is certain to choose the plan's type by itself.
 
-    The automatic choice is always bf16, except that a ModelOpt NVFP4 checkpoint may name FP8 for the cache in its
-    config, which the engines follow.
+    The automatic choice is bf16, unless the checkpoint's configuration names another type, which the engines follow.
     """
-    automatic = candidate.kv_cache_type == "bf16" and candidate.checkpoint.scheme != "nvfp4"
+    automatic = candidate.kv_cache_type == "bf16" and not _may_name_a_cache(candidate.checkpoint)
     name = None if automatic else candidate.release.kv_cache_name(candidate.kv_cache_type)
     return {"--kv-cache-dtype": name} if name else {}
+
+
+def _may_name_a_cache(checkpoint: CheckpointEntry) -> bool:
+    """Whether the configuration names a KV cache. One that was not read may: most of ModelOpt's name FP8."""
+    if checkpoint.kv_cache_type is None:
+        return checkpoint.method == "modelopt" or checkpoint.scheme == "nvfp4"
+    return checkpoint.kv_cache_type != "auto"
 
 
 def parsers(candidate: Candidate) -> Options:

@@ -164,6 +164,20 @@ def test_folders_and_files_of_this_machine(tmp_path: Path, fleet: Path, capsys: 
     assert len({entry.repo for entry in both}) == 2 and both[0].location != both[1].location
 
 
+@pytest.mark.parametrize(("beside", "named"), [("FP8", "fp8"), (None, "auto")])
+def test_the_type_of_kv_cache_that_a_configuration_names(
+    beside: str | None, named: str, tmp_path: Path, fleet: Path
+) -> None:
+    folder = tmp_path / "weights/Tiny-2B-FP8"
+    own = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["model*", "lm_head"]}
+    tiny(folder, {**TINY, "quantization_config": own})
+    said = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": beside}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(said))
+    assert main.main(["model", "add", str(folder), "--repo", "me/Tiny-2B"]) == 0
+    found = next(entry for entry in load_catalogue(fleet).checkpoints if entry.repo == "me/Tiny-2B")
+    assert found.kv_cache_type == named
+
+
 # What is wrong, what the message begins with: the place, and after "..." the value that it ends with.
 REFUSALS: dict[str, tuple[Any, str]] = {
     "weights without a config": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,10 +75,23 @@ def test_a_pipeline_names_its_partition() -> None:
     assert vllm.environment(asked, CHECKPOINT)["VLLM_PP_LAYER_PARTITION"] == "40,11,11"
 
 
-def test_the_cache_type_is_said_where_the_checkpoint_may_say_another() -> None:
-    assert options(candidate("2x B200", NVFP4))["--kv-cache-dtype"] == "bfloat16"
-    assert "--kv-cache-dtype" not in options(candidate("4x H200", FP8))
-    assert options(candidate("4x H200", FP8, kv_cache_type="fp8"))["--kv-cache-dtype"] == "fp8"
+@pytest.mark.parametrize(
+    ("repo", "named", "said"),
+    [
+        (NVFP4, None, "bfloat16"),
+        (NVFP4, "auto", None),
+        (NVFP4, "fp8", "bfloat16"),
+        (FP8, None, None),
+        (FP8, "fp8", "bfloat16"),
+    ],
+)
+def test_the_cache_type_is_said_where_the_checkpoint_may_say_another(
+    repo: str, named: str | None, said: str | None
+) -> None:
+    asked = candidate("2x B200", repo)
+    asked = replace(asked, checkpoint=asked.checkpoint.model_copy(update={"kv_cache_type": named}))
+    assert options(asked).get("--kv-cache-dtype") == said
+    assert options(replace(asked, kv_cache_type="fp8"))["--kv-cache-dtype"] == "fp8"
 
 
 def test_sampling_is_the_makers_with_the_users_over_it() -> None:

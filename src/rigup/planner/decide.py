@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rigup.catalogue.engines import EngineVersion
 from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
@@ -24,7 +26,7 @@ from rigup.planner.moe_config import against_the_lock, locked_otherwise, moe_con
 from rigup.planner.rules import check
 from rigup.planner.rules.abilities import model_support
 from rigup.planner.speed import decode_speed
-from rigup.planner.survey import Survey, survey
+from rigup.planner.survey import Rejected, Survey, survey
 
 
 def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
@@ -84,10 +86,25 @@ def _unsupported(request: PlanningRequest, release: EngineVersion) -> tuple[str,
     return None if None in reasons else reasons[0]
 
 
+def _closest(rejected: Sequence[Rejected]) -> Rejected:
+    """The nearest to fitting.
+
+    Of those that rules alone refuse, the one that would be chosen among those with the fewest reasons against them.
+    """
+    nearest = min(entry.rank for entry in rejected)
+    equal = [entry for entry in rejected if entry.rank == nearest]
+    if equal[0].shortfall is not None:
+        return equal[0]
+    reasons = [len(entry.findings()) for entry in equal]
+    fewest = [entry for entry, count in zip(equal, reasons, strict=True) if count == min(reasons)]
+    chosen = ranked(tuple(entry.candidate for entry in fewest))[0].candidate
+    return next(entry for entry in fewest if entry.candidate is chosen)
+
+
 def _findings(request: PlanningRequest, found: Survey) -> tuple[Finding, ...]:
     """All reasons of the candidate that came closest to fitting; or why there was no candidate."""
     if found.rejected:
-        return min(found.rejected, key=lambda entry: entry.rank).findings()
+        return _closest(found.rejected).findings()
     service, model = request.service, request.resolved.model
     reasons = [_unsupported(request, release) for _, release in request.resolved.engines]
     lacking = tuple(

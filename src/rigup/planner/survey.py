@@ -37,7 +37,10 @@ _FINDINGS: dict[str, tuple[str, str | Callable[[Candidate], str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A candidate that cannot be served: it does not fit, or rules refuse it, or both."""
+    """A candidate that cannot be served: it does not fit, or rules refuse it, or both.
+
+    candidate: with its memory computed, if there is no shortfall.
+    """
 
     candidate: Candidate
     shortfall: Shortfall | None
@@ -104,7 +107,7 @@ def _tried(candidate: Candidate) -> Candidate | Rejected:
         return Rejected(candidate, settled)
     permitted = allowed(settled)
     if permitted is None or permitted is settled:
-        return permitted or Rejected(candidate, None)
+        return permitted or Rejected(settled, None)
     again = fit_memory(permitted)
     return Rejected(permitted, again) if isinstance(again, Shortfall) else again
 

@@ -492,3 +492,25 @@ def test_a_quick_build_is_another_build_of_the_same_source() -> None:
     several = release.recipe((), across_hosts=True)
     assert several and (quick.flags, quick.targets) == (several.flags, several.targets), "rehearsals share it"
     assert quick.model_copy(update={"cmake": full.cmake, "flags": full.flags, "targets": full.targets}) == full
+
+
+@pytest.mark.parametrize(
+    ("gpus", "model"),
+    [
+        ("4x RTX PRO 6000 Blackwell Server Edition", "MiniMax-M2.7"),
+        ("2x RTX 4090", "Qwen3.6-27B"),
+        ("RTX 4090", "Qwen3.6-27B"),
+        ([], "SmolLM2-135M-Instruct"),
+    ],
+)
+def test_a_refusal_is_of_the_engine_that_the_plan_would_take_without_the_fault(gpus: object, model: str) -> None:
+    chosen = served(gpus, {"model": model})
+    (finding,) = refused(gpus, {"model": model, "flags": {"runner": "generate"}}).refusals
+    assert finding.rule == "unknown-option"
+    assert finding.message.startswith(f"{chosen.engine.title} {chosen.version} ")
+
+
+def test_a_refusal_is_of_the_engine_with_the_fewest_reasons_against_it() -> None:
+    asked = {"model": "MiniMax-M2.7", "flags": {"--chunked-prefill-size": 4096, "runner": "generate"}}
+    (finding,) = refused("4x H200", asked).refusals
+    assert "SGLang" in finding.message

@@ -35,8 +35,8 @@ class CheckpointEntry(Frozen):
     average of the layers.
     template_tools: whether its chat template takes tools; None if none was read.
     kv_cache_type: the type of KV cache that its configuration names, "auto" if it names none; None if it was not read.
-    minimum_versions: the oldest version of each engine that loads it; other engines cannot. None: every engine that has
-    the architecture and reads the format.
+    minimum_versions: the oldest version that is recommended of each engine that loads it; other engines cannot. None:
+    every engine that has the architecture and reads the format.
     """
 
     repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engines import Engine, EngineVersion
 from rigup.catalogue.model import Model
-from rigup.catalogue.versions import version_key
 
 
 def unsupported(
@@ -69,9 +68,6 @@ def titles(releases: tuple[EngineVersion, ...]) -> str:
 
 def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
     """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
-    if not release.reads_format(checkpoint):
-        return False
-    if checkpoint.minimum_versions is None:
-        return release.support(checkpoint.scheme) is not None
-    oldest = checkpoint.minimum_versions.get(release.engine)
-    return oldest is not None and version_key(oldest) <= release.key
+    engines = checkpoint.minimum_versions
+    known = engines is None or release.engine in engines
+    return known and release.reads_format(checkpoint) and release.support(checkpoint.scheme) is not None

@@ -514,3 +514,27 @@ def test_a_refusal_is_of_the_engine_with_the_fewest_reasons_against_it() -> None
     asked = {"model": "MiniMax-M2.7", "flags": {"--chunked-prefill-size": 4096, "runner": "generate"}}
     (finding,) = refused("4x H200", asked).refusals
     assert "SGLang" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict", "found"),
+    [
+        ("0.33.0", "ok", set()),
+        ("0.20.2", "ok", {"checkpoint-version"}),
+        ("0.14.1", "refused", {"model-support"}),
+    ],
+)
+def test_a_version_older_than_the_recommended_one_is_planned_with_a_warning(
+    version: str, verdict: str, found: set[str]
+) -> None:
+    """The recipe of GLM-5.2 names vLLM 0.23.0; its class is in 0.16.0 and not in 0.14.1."""
+    asked = {"checkpoint": "zai-org/GLM-5.2-FP8", "engine": "vllm", "version": version}
+    plan = decided("8x B200", asked)
+    assert plan.verdict == verdict
+    assert rules((*plan.refusals, *plan.warnings)) & {"checkpoint-version", "model-support"} == found
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.29.0"), ("sglang", "0.5.20")])
+def test_a_version_that_has_only_the_class_of_an_earlier_model_is_refused(engine: str, version: str) -> None:
+    asked = {"checkpoint": "deepseek-ai/DeepSeek-V4.1-Flash", "engine": engine, "version": version}
+    assert "known-bad" in rules(refused("8x B200", asked).refusals)

@@ -110,14 +110,16 @@ def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
         yield f"{scheme} is not native here: {support.fallback} ({_cards(candidate, converted)})", ""
 
 
-@refuses("checkpoint-version", "the catalogue's minimum_versions of the checkpoint")
+@warns("checkpoint-version", "the catalogue's minimum_versions of the checkpoint, each with its own source")
 def checkpoint_version(candidate: Candidate) -> Iterator[Complaint]:
-    """The engine must be new enough for the checkpoint."""
-    oldest = (candidate.checkpoint.minimum_versions or {}).get(candidate.engine.name)
+    """A version older than the recommended one may serve a checkpoint if it has the architecture."""
+    checkpoint = candidate.checkpoint
+    oldest = (checkpoint.minimum_versions or {}).get(candidate.engine.name)
     if oldest is not None and candidate.release.key < version_key(oldest):
         yield (
-            f"{candidate.checkpoint.repo} needs {candidate.engine.title} {oldest} or later",
+            f"{engine_name(candidate)} is older than {oldest}, which is recommended for {checkpoint.repo}",
             f"set version to {oldest}",
+            checkpoint.sources.get("minimum_versions", checkpoint_version.source),
         )
 
 

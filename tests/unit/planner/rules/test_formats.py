@@ -103,11 +103,13 @@ def test_cuda_13_refuses_volta_and_cuda_12_takes_it() -> None:
         assert bool(found) is refused
 
 
-def test_a_checkpoint_asks_for_its_oldest_version() -> None:
+def test_a_checkpoint_recommends_its_oldest_version() -> None:
     entry = next(c for c in CATALOGUE.checkpoints if "vllm" in (c.minimum_versions or {}) and c.model == "MiniMax-M3")
     old = candidate("8x B200", entry.repo, "vllm", "0.12.0", quant=entry.quant)
     (finding,) = formats.checkpoint_version(old)
     assert finding.hint == f"set version to {(entry.minimum_versions or {})['vllm']}"
+    assert finding.source == entry.sources["minimum_versions"]
+    assert formats.checkpoint_version.severity == "warns"
     assert formats.checkpoint_version(candidate("8x B200", entry.repo, quant=entry.quant)) == ()
 
 

@@ -18,7 +18,7 @@ def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
     if suffices(settled) or len(candidate.attempts) < 2:
         return settled
     if isinstance(settled, Shortfall):
-        if settled.kind not in ("weights", "context"):
+        if settled.kind not in ("weights", "context", "sequences"):
             return settled
         last = _attempted(candidate, candidate.attempts[-1])
         if isinstance(last, Shortfall) and not _of_shared_memory(last):

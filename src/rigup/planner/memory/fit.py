@@ -17,6 +17,7 @@ from rigup.units import MIB
 # Percent of the planned blocks of states that a plan takes for sequences: with one block less than sequences vLLM does
 # not start, and the KV cache comes out a few percent off.
 STATE_BLOCKS_TAKEN = 90
+_STATES_SOURCE = "vLLM 0.33.0: max_num_seqs exceeds the available blocks of states"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,19 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
     placement = _place(candidate, rooms)
     if placement.missing > 0:
         return _gpu_shortfall(candidate, placement)
-    most = placement.most_sequences
-    if most and candidate.sequences > most and MEMORY_OPTIONS["vllm"][SEQUENCES].given(candidate.service):
+    sequences, most = candidate.sequences, placement.most_sequences
+    if most and sequences > most and MEMORY_OPTIONS["vllm"][SEQUENCES].given(candidate.service):
         return _too_many_sequences(candidate, most)
+    if most:
+        sequences = min(sequences, max(1, most * STATE_BLOCKS_TAKEN // 100))
+        if sequences < candidate.sequences and sequences * candidate.parallel.data < candidate.service.concurrency:
+            return _too_many_requests(candidate, sequences * candidate.parallel.data)
     free = min((use.free_mib for use in placement.gpus), default=None)
     if free is not None and free < 0:
         return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
     settled = replace(
         candidate,
-        sequences=min(candidate.sequences, max(1, most * STATE_BLOCKS_TAKEN // 100)) if most else candidate.sequences,
+        sequences=sequences,
         usage=placement.gpus,
         free_mib=free,
         kv_tokens=placement.kv_tokens,
@@ -89,9 +94,15 @@ def _too_many_sequences(candidate: Candidate, most: int) -> Shortfall:
         "the KV cache has room, and vLLM does not start with more"
     )
     hint = f"set --max-num-seqs to at most {most * STATE_BLOCKS_TAKEN // 100:,}, or add --enforce-eager"
-    return Shortfall(
-        candidate, "sequences", 0, message, hint, "vLLM 0.33.0: max_num_seqs exceeds the available blocks of states"
+    return Shortfall(candidate, "sequences", 0, message, hint, _STATES_SOURCE)
+
+
+def _too_many_requests(candidate: Candidate, held: int) -> Shortfall:
+    message = (
+        f"{candidate.service.concurrency:,} requests at once (concurrency) are more than the {held:,} for whose states "
+        f"of {candidate.model.name} the KV cache has room with {candidate.checkpoint.label} on {candidate.engine.title}"
     )
+    return Shortfall(candidate, "sequences", 0, message, f"set concurrency to at most {held:,}", _STATES_SOURCE)
 
 
 def _gpu_shortfall(candidate: Candidate, placement: Placement) -> Shortfall:

@@ -36,8 +36,9 @@ def test_more_cards_leave_room_for_more() -> None:
 def test_a_flag_above_them_is_refused_with_what_starts() -> None:
     refused = planned(flags={"--max-num-seqs": 1024})
     (finding,) = [found for found in refused.refusals if found.rule == "state-blocks"]
-    assert finding.message.startswith("--max-num-seqs 1024 is more than the 1")
-    assert finding.hint.startswith("set --max-num-seqs to at most 1") and "--enforce-eager" in finding.hint
+    assert finding.message.startswith("--max-num-seqs 1024 is more than the ") and "--enforce-eager" in finding.hint
+    most = int(finding.hint.removeprefix("set --max-num-seqs to at most ").partition(",")[0])
+    assert planned(flags={"--max-num-seqs": most}).verdict == "ok"
 
 
 @pytest.mark.parametrize("flags", [{"--max-num-seqs": 64}, {"--max-num-seqs": 1024, "--enforce-eager": True}])
@@ -45,3 +46,20 @@ def test_fewer_or_no_graphs_are_the_users_business(flags: dict[str, Any]) -> Non
     plan = planned(flags=flags)
     assert plan.verdict == "ok", plan.refusals
     assert int(value(plan, "--max-num-seqs")) == flags["--max-num-seqs"]
+
+
+def test_a_concurrency_above_them_is_refused_with_what_starts() -> None:
+    (finding,) = planned(concurrency=2000).refusals
+    assert finding.rule == "state-blocks"
+    assert finding.message.startswith("2,000 requests at once (concurrency) are more than the ")
+    held = int(finding.hint.rpartition(" ")[2])
+    plan = planned(concurrency=held)
+    assert plan.verdict == "ok", plan.refusals
+    assert int(value(plan, "--max-num-seqs")) >= held
+
+
+def test_other_settings_are_tried_for_a_concurrency_that_needs_them() -> None:
+    asked = int(value(planned(), "--max-num-seqs")) + 1
+    plan = planned(concurrency=asked)
+    assert plan.verdict == "ok", plan.refusals
+    assert int(value(plan, "--max-num-seqs")) >= asked

@@ -91,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     across_hosts.rpc_no_authentication,
     across_hosts.network_not_counted,
     engine.cpu_routing,
+    host.kernel_compiler,
     host.driver_floor,
     host.sglang_host_memory,
     options.unread_version,

@@ -42,6 +42,21 @@ def python(candidate: Candidate) -> Iterator[Complaint]:
     )
 
 
+@warns("kernel-compiler", "docs/decisions/0017: no package on the index has nvcc for the CUDA 12 of these wheels")
+def kernel_compiler(candidate: Candidate) -> Iterator[Complaint]:
+    """Wheels whose packages bring no compiler serve without the GPU kernels that the engine compiles, or not at all."""
+    recipe = candidate.release.environment("cuda")
+    if candidate.build != "wheel" or not candidate.gpus or recipe is None or recipe.compiler is not None:
+        return
+    later = (known for known in candidate.engine.versions if known.key > candidate.release.key)
+    first = next((known for known in later if (other := known.environment("cuda")) and other.compiler), None)
+    yield (
+        f"{engine_name(candidate)} as wheels has no compiler for CUDA {candidate.release.cuda}: it starts without the "
+        "GPU kernels that it would compile (FlashInfer, DeepGEMM), or not at all",
+        f"set version to {first.version} or later, or build to image" if first else "set build to image",
+    )
+
+
 @warns("driver-floor", "docs.nvidia.com/deploy/cuda-compatibility; the first driver branch of each card")
 def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
     """If the lock pins no driver, the installed one must suit the engine's CUDA and the cards."""

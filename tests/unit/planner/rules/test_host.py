@@ -73,3 +73,21 @@ def test_sglang_with_nvfp4_wants_128_gb_of_host_memory(memory: int | None, warne
     asked = candidate(f"2x {PRO_6000}", NVFP4, "sglang", rig=rig, parallel={"tensor": 2})
     assert bool(host.sglang_host_memory(asked)) is warned
     assert host.sglang_host_memory(candidate(f"2x {PRO_6000}", NVFP4, "vllm", rig=rig)) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "first"),
+    [
+        ("sglang", "0.5.10.post1", "0.5.11"),
+        ("sglang", "0.5.11", None),
+        ("vllm", "0.19.1", "0.20.0"),
+        ("vllm", "0.20.0", None),
+    ],
+)
+def test_wheels_without_a_compiler_are_warned_of_with_a_version_that_has_one(
+    name: str, version: str, first: str | None
+) -> None:
+    asked = candidate("4x H200", "MiniMaxAI/MiniMax-M2.5", name, version)
+    found = host.kernel_compiler(asked)
+    assert [finding.hint.split()[3] for finding in found] == ([first] if first else [])
+    assert host.kernel_compiler(replace(asked, build="image")) == ()

@@ -18,7 +18,8 @@ class LayerTensors(Frozen):
     and values where they are tensors of their own, cut down to one head. replicated: attention that every rank holds
     whole (projections of latent attention down to the low rank, indexers).
     dense: feed-forward without experts. router, experts (all of them), shared_experts: the mixture of experts.
-    norms: small vectors, whole on every rank.
+    expert_matrix: the largest of the experts' tensors, where one holds a matrix of all of them, as in GGUF; a part of
+    experts. norms: small vectors, whole on every rank.
     """
 
     layers: LayerRange
@@ -28,6 +29,7 @@ class LayerTensors(Frozen):
     dense: Bytes = 0
     router: Bytes = 0
     experts: Bytes = 0
+    expert_matrix: Bytes = 0
     shared_experts: Bytes = 0
     norms: Bytes = 0
 

@@ -555,7 +555,7 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     quant, _, kind = quant.partition("=")
     tensors = list(gguf_tensors(SHAPES[published.shapes], layers, kind or quant, tied, published.experts))
     sums = sums_of(published.gguf, tensors, layers, Gguf(), tied=False)
-    table = tensor_bytes(sums.bytes)
+    table = tensor_bytes(sums)
     mix = f"{kind or quant}, experts in {published.experts}," if published.experts else kind or quant
     how = f"computed from the shapes: {mix} by the rules of llama.cpp b11434, src/llama-quant.cpp"
     if published.draft:
@@ -586,7 +586,10 @@ def gguf_tensors(
         block = TYPES[kind]
         if shape and shape[-1] % block.elements:
             block = TYPES["Q8_0"] if shape[-1] % TYPES["Q8_0"].elements == 0 else TYPES["F16"]
-        yield Tensor(name, block.name, shape, elements // block.elements * block.bytes)
+        # llama.cpp's converter writes the halves of gate_up_proj as two tensors, unless told to fuse them.
+        halves = 2 if place.part == "experts" and "gate_up_proj" in name and "bias" not in name else 1
+        for _ in range(halves):
+            yield Tensor(name, block.name, shape, elements // halves // block.elements * block.bytes)
 
 
 def _type(name: str, place: Any, layers: int, quant: str, tied: bool) -> str:

@@ -72,6 +72,11 @@ class AttentionClass(Frozen):
     def cut(self) -> dict[str, int]:
         """What tensor parallelism cuts, e.g. {"attention heads": 48, "KV heads": 8}."""
 
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether an indexer scores every token of the context to pick some."""
+        return False
+
     def divides(self, tensor: int) -> bool:
         """Whether each of `tensor` ranks gets whole ones of all that is cut."""
         return all(count % tensor == 0 for count in self.cut.values())

@@ -26,6 +26,11 @@ class BlockSparse(GroupedHeads):
         return (*super().caches(storage), LayerCache(self.index_dim * MODEL_BYTES))
 
     @property
+    def scores_tokens(self) -> bool:
+        """An indexer picks them."""
+        return True
+
+    @property
     def shape(self) -> str:
         """Heads, their width and that of the index key."""
         return f"{super().shape}, index of {self.index_dim}"

@@ -47,6 +47,11 @@ class LatentIndexed(LatentHeads):
         return super().parameters(hidden) + own * (index + hidden * self.index_heads)
 
     @property
+    def scores_tokens(self) -> bool:
+        """An indexer picks them."""
+        return True
+
+    @property
     def shape(self) -> str:
         """Heads, what is kept of a token, and the indexer's key."""
         return f"{super().shape}, index of {self.index_dim}"

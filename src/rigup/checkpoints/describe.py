@@ -267,7 +267,7 @@ def _checkpoint(repository: Repository, contents: _Contents, model: str, extras:
         "scope": "all" if scheme in ("gguf", "bf16") else "experts" if sums.experts_only else "linear",
         "bytes": sum(repository.files[path] for path in contents.paths),
         "bytes_exact": True,
-        "tensors": tensor_bytes(sums.bytes),
+        "tensors": tensor_bytes(sums),
         "shards": len(contents.paths),
         "entry": contents.paths[0] if scheme == "gguf" else "",
         "revision_seen": repository.revision,

@@ -40,11 +40,15 @@ class PartSums:
 
 @dataclass(frozen=True)
 class CheckpointSums:
-    """Bytes and weights of a checkpoint. experts_only: whether attention is kept in 16 bits or more."""
+    """Bytes and weights of a checkpoint. experts_only: whether attention is kept in 16 bits or more.
+
+    expert_matrices: bytes of each layer's largest tensor of experts in a GGUF, 0 without.
+    """
 
     bytes: PartSums
     weights: PartSums
     experts_only: bool
+    expert_matrices: tuple[int, ...]
 
 
 # What an EAGLE head mixes the target's hidden states with; it may share the target's embeddings.
@@ -58,6 +62,7 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
     """
     sizes = PartSums(layers=[Counter() for _ in range(layers)])
     weights = PartSums(layers=[Counter() for _ in range(layers)])
+    matrices = [0] * layers
     narrow, shares = 0, False
     for tensor in tensors:
         place = place_of(tensor.name, layers)
@@ -66,6 +71,8 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
             continue
         sizes.add(place, tensor.bytes)
         weights.add(place, scheme.weights(tensor.name, tensor.dtype, tensor.elements))
+        if place.part == "experts" and place.layer is not None and scheme.engine_name == "gguf":
+            matrices[place.layer] = max(matrices[place.layer], tensor.bytes)
         narrow += place.part == "attention" and len(tensor.shape) == 2 and tensor.dtype not in WIDE
     empty = [number for number, layer in enumerate(sizes.layers) if not layer]
     if empty:
@@ -74,16 +81,16 @@ def sums_of(where: str, tensors: Iterable[Tensor], layers: int, scheme: Scheme, 
         )
     if not sizes.whole["embedding"] and not shares:
         raise InputError(f"{where}: there are no embeddings", "choose a checkpoint with all of its weights")
-    return CheckpointSums(sizes, weights, not narrow)
+    return CheckpointSums(sizes, weights, not narrow, tuple(matrices))
 
 
-def tensor_bytes(sums: PartSums) -> TensorBytes:
+def tensor_bytes(sums: CheckpointSums) -> TensorBytes:
     """The table of a checkpoint's entry: equal layers together."""
-    alike: dict[tuple[tuple[str, int], ...], list[int]] = {}
-    for number, layer in enumerate(sums.layers):
-        alike.setdefault(tuple(sorted(layer.items())), []).append(number)
+    whole, alike = sums.bytes.whole, dict[tuple[tuple[str, int], ...], list[int]]()
+    for number, (layer, matrix) in enumerate(zip(sums.bytes.layers, sums.expert_matrices, strict=True)):
+        alike.setdefault((*sorted(layer.items()), ("expert_matrix", matrix)), []).append(number)
     entries = tuple(
         LayerTensors(layers=tuple(numbers), **{part: count for part, count in parts if count})
         for parts, numbers in alike.items()
     )
-    return TensorBytes(**{part: sums.whole[part] for part in WHOLE}, layers=entries)
+    return TensorBytes(**{part: whole[part] for part in WHOLE}, layers=entries)

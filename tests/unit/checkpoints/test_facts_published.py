@@ -18,8 +18,10 @@ from rigup.checkpoints.facts import Extras, Origin, allows_commerce, is_tied, mo
 from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
+from rigup.checkpoints.tensor import Tensor
 from rigup.errors import InputError
 from rigup.quantisation import read_scheme
+from rigup.quantisation.gguf import Gguf
 from tests.published.checkpoint import layers_of, quantisation, stored
 from tests.published.collect import read_configs, read_shapes
 
@@ -101,7 +103,7 @@ def test_the_sum_of_minimax_is_the_published_count_to_the_weight() -> None:
     """facts: llama.cpp and the hub's metadata name 228,689,764,864 weights; FP8 tensors take 230,121,630,720 bytes."""
     found = sums("MiniMaxAI/MiniMax-M2.7")
     assert found.weights.body == 228_689_764_864
-    assert tensor_bytes(found.bytes).total == 230_121_630_720
+    assert tensor_bytes(found).total == 230_121_630_720
     assert not found.experts_only
 
 
@@ -136,7 +138,7 @@ def test_quantised_checkpoints_hold_the_same_weights(repo: str, shapes: str, gig
         is_tied(Config(entry["config"], repo)),
     )
     assert found.weights.body == pytest.approx(plain.weights.body, rel=1e-8)
-    assert tensor_bytes(found.bytes).total / 1e9 == pytest.approx(gigabytes, abs=0.05)
+    assert tensor_bytes(found).total / 1e9 == pytest.approx(gigabytes, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -262,3 +264,17 @@ def test_computed_sizes_are_near_those_of_hubs(checkpoint: str, gigabytes: float
     entry = next(each for each in CATALOGUE.checkpoints if (each.repo, each.quant) == (repo, quant))
     assert entry.model == model
     assert entry.bytes == pytest.approx(gigabytes * 1e9, rel=0.02)
+
+
+def test_the_largest_matrix_of_experts_in_a_gguf_is_known() -> None:
+    """One tensor for each matrix of all experts; biases and the other matrices are smaller."""
+    names = {
+        "ffn_gate_exps.weight": 400,
+        "ffn_down_exps.weight": 600,
+        "ffn_down_exps.bias": 8,
+        "ffn_gate_inp.weight": 900,
+    }
+    tensors = [Tensor("token_embd.weight", "F16", (4, 4), 32)]
+    tensors += [Tensor(f"blk.0.{name}", "Q4_K", (2, 4, 4), size) for name, size in names.items()]
+    (layer,) = tensor_bytes(sums_of("a/b", tensors, 1, Gguf(), tied=False)).layers
+    assert (layer.experts, layer.expert_matrix, layer.total) == (1008, 600, 1908)

@@ -19,6 +19,7 @@ from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
 from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,
     LLAMA_CPP_RESERVE,
+    PIPELINE_COPIES,
     UNIFIED_MEMORY_RESERVE,
     llama_cpp_compute,
     llama_cpp_logits,
@@ -26,6 +27,9 @@ from rigup.planner.memory.overhead import (
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.weights import Weights, weights_of
+
+# Tokens of a step from which ggml-cuda computes what lies in host memory.
+_LEAST_OFFLOADED = 32
 
 
 def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
@@ -37,9 +41,11 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     weights = weights_of(candidate.checkpoint, model)
     tokens = candidate.context * candidate.sequences
     caches = layer_cells(candidate)
-    logits = llama_cpp_logits(model, candidate.batched_tokens)
+    logits = llama_cpp_logits(model, _outputs(candidate))
     draft = _drafted(candidate, weights, tokens)
-    compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, len(rooms), candidate.batched_tokens)
+    pipelined = len(rooms) > 1 and not candidate.offloads_experts
+    copies = PIPELINE_COPIES if pipelined else 1
+    compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, copies, candidate.batched_tokens)
     if not rooms and candidate.hosts > 1:
         return _on_hosts(candidate, weights, caches, compute + logits, tokens)
     if not rooms:
@@ -48,6 +54,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
         host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
     overheads = [candidate.runtime.total + compute] * len(rooms)
+    overheads[0] += _expert_copies(candidate, weights)
     overheads[-1] += logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
     output = (weights.head or weights.embedding) + draft.weights
@@ -69,6 +76,27 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     split = (*counts[:-1], counts[-1] + behind) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
+
+
+def _outputs(candidate: Candidate) -> int:
+    """Tokens of a step for which llama-server wants logits: the last of each slot, and what was drafted behind it.
+
+    Source: llama.cpp b11434 common/speculative.cpp, common_speculative_get_output_limits.
+    """
+    drafted = candidate.draft.tokens if candidate.draft else 0
+    return min(candidate.batched_tokens, candidate.sequences * (1 + drafted))
+
+
+def _expert_copies(candidate: Candidate, weights: Weights) -> float:
+    """Bytes of experts in host memory that the first GPU has room for, so that it computes them for longer prompts.
+
+    Source: llama.cpp b11434 ggml/src/ggml-backend.cpp, op_offload: the first device that wants an operation takes it;
+    ggml-cuda wants those of 32 tokens or more (GGML_OP_OFFLOAD_MIN_BATCH), and reads host memory where it shares it.
+    """
+    unwanted = candidate.service.flags.get("--no-op-offload") or candidate.batched_tokens < _LEAST_OFFLOADED
+    if unwanted or candidate.gpus[0].unified_memory:
+        return 0.0
+    return weights.expert_copies(candidate.host_expert_shares)
 
 
 def _on_hosts(

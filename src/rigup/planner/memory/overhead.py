@@ -21,7 +21,7 @@ LLAMA_CPP_RUNTIME = 900 * MIB
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
 # What a plan keeps free on each GPU beyond what it counts, MiB, wherever that is its own choice; less is warned of. A
-# judgement: the largest errors of docs/memory.md are 864 MiB (KV cache of the verified vLLM row) and 0.8 GiB (fullest
+# judgement: the largest errors of docs/memory.md are 864 MiB (KV cache of the verified vLLM row) and 1.0 GiB (fullest
 # card of the RTX 3090 row), and llama-server's own --fit-target is 1,024 (b11434 --help).
 MARGIN_MIB = 1024
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.
@@ -99,20 +99,24 @@ def request_table(sequences: int, context: int) -> float:
     return 4.0 * (sequences + 1) * context
 
 
-def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, gpus: int, micro_batch: int) -> float:
-    """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits.
+def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, copies: int, micro_batch: int) -> float:
+    """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits and copies of experts.
 
-    The attention mask (float32, one copy for each pipelined step, and one in float16), quantised K and V
-    turned into float16 for the flash-attention kernels, and the activations of one micro-batch.
+    copies: of a step's inputs, PIPELINE_COPIES where steps are pipelined, else 1. The attention mask in float16, a copy
+    for each of them and one more; where an indexer scores the tokens, its own mask and scores in float32; quantised K
+    and V turned into float16 for the flash-attention kernels; the activations of one micro-batch.
     """
-    copies = PIPELINE_COPIES if gpus > 1 else 1
-    mask = micro_batch * context_total * (4 * copies + 2)
+    cell = 2 * copies + 2
+    if any(entry.scores_tokens for entry in model.attention):
+        cell += 2 * copies + 2
     converted = max(layer_token_bytes(model, Storage("llama.cpp", "f16")))
     conversion = 0 if kv_cache_type in ("f16", "bf16") else converted * context_total
     width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
-    return mask + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)
+    # The residual stream and the embeddings are inputs of a pipelined step.
+    width += 2 * copies * model.hidden if copies > 1 else 0
+    return micro_batch * context_total * cell + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)
 
 
-def llama_cpp_logits(model: Model, micro_batch: int) -> float:
-    """Bytes of the logits of one micro-batch, on the GPU with the output head."""
-    return 4.0 * micro_batch * model.vocab
+def llama_cpp_logits(model: Model, tokens: int) -> float:
+    """Bytes of the logits of some tokens, on the GPU with the output head."""
+    return 4.0 * tokens * model.vocab

@@ -19,6 +19,8 @@ from rigup.errors import InputError
 from rigup.tensor_bytes import LayerTensors, TensorBytes
 
 _ROUTER_BYTES = 4
+# Biases of experts, as a part of a matrix: more than gpt-oss's 0.1 %, less than what two types differ by.
+_BIASES = 0.01
 _SCHEME_BITS = {"bf16": 16.0, "fp8_block128": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4_g32": 4.625, "int4_g64": 4.375}
 _SCHEME_BITS["int4_g128"] = 4.25
 
@@ -28,6 +30,7 @@ class LayerWeights:
     """Bytes of one layer by part.
 
     Tensor parallelism cuts attention, dense and shared, key_value down to one head; whole is whole on every rank.
+    expert_matrix: a part of experts, the largest tensor that holds a matrix of all of them; 0 where it is not known.
     """
 
     attention: float = 0.0
@@ -35,11 +38,16 @@ class LayerWeights:
     whole: float = 0.0
     dense: float = 0.0
     experts: float = 0.0
+    expert_matrix: float = 0.0
 
     @property
     def total(self) -> float:
         """The whole layer."""
         return self.attention + self.key_value + self.whole + self.dense + self.experts
+
+    def has_equal_matrices(self, size: float) -> bool:
+        """Whether each matrix of its experts takes `size` bytes; biases beside them are far less than one."""
+        return self.expert_matrix == size and self.experts % size < _BIASES * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,20 @@ class Weights:
         if not any(shares):
             return 0.0
         return sum(share * layer.experts for layer, share in zip(self.layers, shares, strict=True))
+
+    def expert_copies(self, shares: Sequence[float]) -> float:
+        """What llama.cpp holds of experts in host memory while a GPU computes them. shares: as for experts_on_host.
+
+        It copies one matrix after another. Of equal matrices each takes the place of the one before; a larger one may
+        find that place broken up, and takes another: Qwen3.5 in Q4_K_M holds two of the largest (3,360 of 3,472 MiB).
+        All experts of a layer where the matrices are not known. Source: llama.cpp b11434, ggml/src/ggml-backend.cpp, a
+        split for each weight, and ggml/src/ggml-alloc.c, best fit; sizes of compute buffers (docs/memory.md).
+        """
+        moved = [layer for layer, share in zip(self.layers, shares, strict=True) if share and layer.experts]
+        largest = max((layer.expert_matrix for layer in moved), default=0.0)
+        if not all(layer.expert_matrix for layer in moved):
+            return max(largest, *(layer.experts for layer in moved))
+        return largest if all(layer.has_equal_matrices(largest) for layer in moved) else 2 * largest
 
 
 @lru_cache(maxsize=1024)
@@ -163,6 +185,7 @@ def _layer(part: LayerTensors) -> LayerWeights:
         whole=float(part.replicated + part.router + part.norms),
         dense=float(part.dense + part.shared_experts),
         experts=float(part.experts),
+        expert_matrix=float(part.expert_matrix),
     )
 
 

@@ -1,0 +1,95 @@
+"""What llama.cpp's buffers are counted to take, against what llama.cpp b11434 itself reserves for the same options.
+
+The figures are the sizes that its own code reserves on devices of these sizes (no_alloc), with types by llama-quantize.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.planner.candidate import Candidate
+from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME, PIPELINE_COPIES, llama_cpp_compute
+from rigup.units import MIB
+from tests.unit.planner.asking import PRO_6000, catalogue, served
+
+QWEN, GLM = "Qwen3.5-397B-A17B", "GLM-5.2"
+CODER = "Qwen3-Coder-480B-A35B-Instruct"
+
+
+def offloaded(gpus: str, model: str, context: int, host_gib: int, **more: Any) -> Candidate:
+    """Some experts in host memory, f16 caches where they fit."""
+    asked = {"checkpoint": f"unsloth/{model}-GGUF", "quant": "Q4_K_M", "context": context, **more}
+    return served(gpus, {**asked, "engine": "llama.cpp"}, host_gib)
+
+
+def compute_mib(candidate: Candidate, position: int = 0) -> float:
+    return (candidate.usage[position].overhead - LLAMA_CPP_RUNTIME) / MIB
+
+
+@pytest.mark.parametrize(
+    ("gpus", "model", "context", "host_gib", "reserved_mib"),
+    [
+        ("2x RTX 3090", QWEN, 59_392, 256, 3470.0),
+        ("8x RTX 3090", QWEN, 61_440, 512, 3472.0),
+        (f"1x {PRO_6000}", QWEN, 100_352, 256, 3510.0),
+        ("8x RTX 3090", GLM, 53_248, 512, 3028.1),
+        ("2x RTX 3090", CODER, 32_768, 256, 2184.8),
+    ],
+)
+def test_the_first_gpu_has_room_for_copies_of_experts(
+    gpus: str, model: str, context: int, host_gib: int, reserved_mib: float
+) -> None:
+    found = offloaded(gpus, model, context, host_gib, flags={"--ubatch-size": 512})
+    assert found.offloads_experts
+    assert reserved_mib <= compute_mib(found) < 2.1 * reserved_mib
+    assert all(compute_mib(found, other) < 2000 for other in range(1, len(found.usage)))
+
+
+@pytest.mark.parametrize("more", [{"flags": {"--no-op-offload": True}}, {"flags": {"--ubatch-size": 16}}])
+def test_nothing_is_copied_where_the_processor_computes_its_experts(more: dict[str, Any]) -> None:
+    assert compute_mib(offloaded("8x RTX 3090", QWEN, 61_440, 512, **more)) < 500
+
+
+def test_nothing_is_copied_where_gpu_and_host_share_memory() -> None:
+    found = offloaded("GB10", "Qwen3.6-35B-A3B", 4096, 128, flags={"--n-cpu-moe": 10})
+    assert found.cpu_moe_layers == 10
+    assert compute_mib(found) < 500
+
+
+@pytest.mark.parametrize(
+    ("model", "context", "kind", "copies", "micro_batch", "reserved_mib"),
+    [
+        (QWEN, 131_072, "q8_0", PIPELINE_COPIES, 1024, 1735.3),
+        (QWEN, 131_072, "q8_0", 1, 1024, 776.3),
+        ("Qwen3.6-27B", 262_144, "f16", PIPELINE_COPIES, 2048, 5104.3),
+        (GLM, 768_000, "f16", 1, 512, 3252.1),
+        (GLM, 896_000, "f16", 1, 512, 3752.1),
+        ("SmolLM2-135M-Instruct", 8192, "f16", PIPELINE_COPIES, 512, 59.1),
+    ],
+)
+def test_buffers_are_counted_high_but_not_double(
+    model: str, context: int, kind: str, copies: int, micro_batch: int, reserved_mib: float
+) -> None:
+    counted = llama_cpp_compute(catalogue().models_by_name[model], context, kind, copies, micro_batch) / MIB
+    assert reserved_mib <= counted < 1.7 * reserved_mib
+
+
+def test_host_experts_end_pipelining() -> None:
+    """Then inputs have one copy (llama.cpp b11434 src/llama-context.cpp: no tensor overrides)."""
+    whole, without = (
+        offloaded("8x RTX 3090", "Qwen3-235B-A22B-Instruct-2507", 32_768, 256, flags=flags)
+        for flags in ({}, {"--n-cpu-moe": 1})
+    )
+    assert (whole.offloads_experts, without.offloads_experts) == (False, True)
+    mask = 2 * 512 * 32_768 / MIB
+    assert compute_mib(whole, 1) - compute_mib(without, 1) > (PIPELINE_COPIES - 1) * mask
+
+
+def test_logits_are_those_of_the_last_tokens() -> None:
+    asked = {"model": "Qwen3.6-35B-A3B", "quant": "Q8_0", "engine": "llama.cpp", "context": 4096}
+    one, many = (served("4x RTX 3090", {**asked, "concurrency": slots, "context": 4096 // slots}) for slots in (1, 4))
+    vocabulary = catalogue().models_by_name["Qwen3.6-35B-A3B"].vocab
+    assert compute_mib(one, 3) - compute_mib(one, 2) == pytest.approx(4 * vocabulary / MIB)
+    assert compute_mib(many, 3) - compute_mib(many, 2) == pytest.approx(4 * 4 * vocabulary / MIB)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rigup.commands.options import Options, gpu_variables, model_path, sampling
 from rigup.plan import Checkpoint
 from rigup.planner.candidate import Candidate
+from rigup.planner.engine_memory import MICRO_BATCH, OFFLOAD_MICRO_BATCH
 from rigup.planner.memory.host import PROMPT_CACHE_OPTIONS, asks_for_prompt_cache
 from rigup.planner.offload import asked_in_flags
 from rigup.systemd.api_key import CREDENTIAL, wants_key
 
 PROGRAM = ("bin/llama-server",)
-DEFAULT_UBATCH = 512
 # A request takes one of these threads until it is answered. The engine's own number is four more than its slots: with
 # more clients nobody learns of its health, and a gateway takes a busy engine for a dead one. They cost 10 MiB (measured
 # with b11434).
@@ -78,8 +78,11 @@ def _placement(candidate: Candidate) -> Options:
         chosen["--tensor-split"] = ",".join(str(part) for part in candidate.tensor_split)
     if candidate.cpu_moe_layers and not asked_in_flags(candidate.service):
         chosen["--n-cpu-moe"] = candidate.cpu_moe_layers
-    if candidate.batched_tokens != DEFAULT_UBATCH:
+    if candidate.batched_tokens != MICRO_BATCH:
         chosen["--ubatch-size"] = candidate.batched_tokens
+    if candidate.batched_tokens == OFFLOAD_MICRO_BATCH and candidate.offloads_experts:
+        # No micro-batch is larger than this, whatever a later release has as its default.
+        chosen["--batch-size"] = OFFLOAD_MICRO_BATCH
     return chosen
 
 

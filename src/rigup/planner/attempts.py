@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.engine_memory import Attempt
+from rigup.planner.engine_memory import OFFLOAD_MICRO_BATCH, Attempt
 from rigup.planner.memory.fit import Shortfall, place_in_memory
+
+_STEP_OPTIONS = ("--ubatch-size", "-ub", "--batch-size", "-b")
 
 
 def fit_memory(candidate: Candidate) -> Candidate | Shortfall:
@@ -36,6 +38,21 @@ def fit_context(candidate: Candidate, context: int) -> Candidate | None:
     first = candidate.attempts[0]._asdict() if candidate.attempts else {}
     settled = fit_memory(replace(candidate, context=context, **first))
     return settled if isinstance(settled, Candidate) and suffices(settled) else None
+
+
+def with_larger_steps(settled: Candidate) -> Candidate:
+    """The same with larger steps for prompts, if llama.cpp has experts in host memory and the margin stays free.
+
+    A service's own --ubatch-size or --batch-size stays as it is. A longer context than was asked for comes after this,
+    unless the service prefers context.
+    """
+    service = settled.service
+    decided = service.prefer == "context" or any(name in service.flags for name in _STEP_OPTIONS)
+    if decided or not settled.offloads_experts:
+        return settled
+    attempts = tuple(attempt._replace(batched_tokens=OFFLOAD_MICRO_BATCH) for attempt in settled.attempts)
+    larger = place_in_memory(replace(settled, batched_tokens=OFFLOAD_MICRO_BATCH, attempts=attempts))
+    return larger if isinstance(larger, Candidate) and suffices(larger) else settled
 
 
 def suffices(settled: Candidate | Shortfall) -> bool:

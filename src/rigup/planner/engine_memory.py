@@ -20,8 +20,11 @@ _UNIFIED_FRACTIONS = (0.90, 0.93)
 _LARGE_GPU_MIB = 70 * 1024
 _BATCHED_TOKENS = 2048
 _LARGE_GPU_BATCHED_TOKENS = 8192
-# llama-server's --ubatch-size when nobody sets it.
-_MICRO_BATCH = 512
+# llama-server's --ubatch-size when nobody sets it, and with experts in host memory: each step of a prompt copies them
+# to a GPU, so that larger steps do it less often. GLM-4.5-Air in Q4, most experts on the host: 170 to 180 tokens/s of
+# prompt at 512 and 530 to 540 at 2,048 (oobabooga/textgen#7309). It is also --batch-size of b11434, which limits it.
+MICRO_BATCH = 512
+OFFLOAD_MICRO_BATCH = 2048
 # vLLM 0.33.0 arg_utils: sequences at once for an API server, by the same line. Its sampler warms up with all of them,
 # which takes 4 GiB of 1,024 and a large vocabulary: at 0.97 of a GPU that has run out of memory (a public log). So they
 # come down, by quarters, before a larger part of the GPU is taken; sixteen cost 61 MiB.
@@ -115,7 +118,7 @@ def settings_of(engine: Engine, service: Service, rig: Rig, gpu_indices: Sequenc
     """The settings for one engine: the service's flags where it gives them."""
     given = [counted.given(service) for counted in MEMORY_OPTIONS[engine.name]]
     if engine.name == "llama.cpp":
-        micro_batch, slots = int(given[0] or _MICRO_BATCH), int(given[1] or service.concurrency)
+        micro_batch, slots = int(given[0] or MICRO_BATCH), int(given[1] or service.concurrency)
         return MemorySettings(attempts=(Attempt(0.0, micro_batch, slots),))
     gpus = [rig.gpus[index] for index in gpu_indices]
     smallest = min((gpu.memory_mib or _LARGE_GPU_MIB for gpu in gpus), default=0)

@@ -90,3 +90,30 @@ def test_what_cannot_be_counted_is_refused(flags: dict[str, Any], message: str) 
 def test_a_pattern_that_is_not_a_regular_expression_is_said() -> None:
     service = Service(name="chat", flags={"-ot": "exps(=CPU"})
     assert overrides_of(service, 4).wrong.startswith('"exps(" is not a regular expression: ')
+
+
+@pytest.mark.parametrize(
+    ("more", "tokens"),
+    [
+        ({}, 2048),
+        ({"context": 32_768}, 2048),
+        ({"context": 61_440}, 512),
+        ({"prefer": "context"}, 512),
+        ({"flags": {"--ubatch-size": 1024}}, 1024),
+        ({"flags": {"--batch-size": 1024}}, 512),
+    ],
+)
+def test_prompts_are_read_in_larger_steps_where_experts_are_copied_for_each(more: dict[str, Any], tokens: int) -> None:
+    """Not where a context that was asked for, or the service's own options, leave no room for them."""
+    asked = {"checkpoint": "unsloth/Qwen3.5-397B-A17B-GGUF", "quant": "Q4_K_M", "engine": "llama.cpp", **more}
+    plan = decided("8x RTX 3090", asked, 512)
+    words = " ".join(plan.command)
+    assert (f"--ubatch-size {tokens}" in words) == (tokens != 512)
+    assert ("--batch-size 2048" in words.replace("--ubatch-size", "")) == (tokens == 2048)
+    (offload,) = (each.message for each in plan.warnings if each.rule == "host-offload")
+    assert ("prompts are read 2,048 tokens" in offload) == (tokens == 2048)
+    assert served("8x RTX 3090", asked, 512).cpu_moe_layers == 21
+
+
+def test_steps_stay_small_where_no_experts_are_in_host_memory() -> None:
+    assert served("8x RTX 3090", {"model": "Qwen3.6-35B-A3B", "engine": "llama.cpp"}, 512).batched_tokens == 512

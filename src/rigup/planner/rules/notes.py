@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.engine_memory import OFFLOAD_MICRO_BATCH
 from rigup.planner.memory.overhead import MARGIN_MIB
 from rigup.planner.memory.remedies import for_context, instead_of_offload
 from rigup.planner.moe_config import (
@@ -101,9 +102,11 @@ def host_offload(candidate: Candidate) -> Iterator[Complaint]:
     """Weights in host memory slow down every token."""
     if candidate.offloads_experts:
         whose = experts_in_words(candidate)
+        larger = candidate.batched_tokens == OFFLOAD_MICRO_BATCH
+        prompts = f"; prompts are read {OFFLOAD_MICRO_BATCH:,} tokens at a time, which is faster" if larger else ""
         yield (
             f"{whose} {'is' if whose[0].isdigit() else 'are'} in host memory: every token reads from it, several times "
-            "slower than from VRAM",
+            f"slower than from VRAM{prompts}",
             instead_of_offload(candidate),
         )
     elif candidate.cpu_offload_gib:

@@ -80,7 +80,7 @@ def test_host_experts_end_pipelining() -> None:
     """Then inputs have one copy (llama.cpp b11434 src/llama-context.cpp: no tensor overrides)."""
     whole, without = (
         offloaded("8x RTX 3090", "Qwen3-235B-A22B-Instruct-2507", 32_768, 256, flags=flags)
-        for flags in ({}, {"--n-cpu-moe": 1})
+        for flags in ({}, {"--n-cpu-moe": 1, "--ubatch-size": 512})
     )
     assert (whole.offloads_experts, without.offloads_experts) == (False, True)
     mask = 2 * 512 * 32_768 / MIB

@@ -31,7 +31,8 @@ class Model(Frozen):
 
     architectures: classes, as in the model's config. gguf_architecture: general.architecture of its GGUF files, ""
     for what llama.cpp's converter makes of `architectures`. Engines are asked for these names.
-    parsers: of its tool calls and reasoning, by engine.
+    parsers: of its tool calls and reasoning, by engine. parsers_assumed: they are those of the other models of its
+    class, and nothing says so of it.
     layers, hidden, vocab: as in the model's config. attention: what each layer keeps of a sequence; each layer once.
     mtp_attention: the same of built-in draft layers, numbered from 0 on as well.
     context: the longest position that the model supports, in tokens.
@@ -69,6 +70,7 @@ class Model(Frozen):
     commercial: bool | None = None
     license_note: str = ""
     parsers: dict[EngineName, ParserNames] = {}
+    parsers_assumed: bool = False
     sampling: dict[str, float] = {}
     template_flags: dict[str, tuple[str, ...]] = {}
     eagle_heads: tuple[Repo, ...] = ()

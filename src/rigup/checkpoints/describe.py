@@ -22,6 +22,7 @@ from rigup.checkpoints.mistral_format import HEAD, check_tokenizer, mistral_clas
 from rigup.checkpoints.part_sums import CheckpointSums, sums_of, tensor_bytes
 from rigup.checkpoints.repository import Repository
 from rigup.checkpoints.safetensors_header import read_safetensors_header
+from rigup.checkpoints.stored_names import model_name
 from rigup.checkpoints.template import gguf_templates, repository_templates, takes_tools
 from rigup.checkpoints.tensor import Tensor
 from rigup.errors import InputError
@@ -40,12 +41,6 @@ LARGEST_INDEX = 2**26
 MOST_TENSORS = 2_000_000
 READERS = 8
 HEADERS_S = 900.0
-# What repositories put behind the name of a model to say how it is stored.
-STORED = re.compile(
-    r"[-_.]((quantized|dynamic|gguf|gptq|awq|autoround|auto-round|nvfp4|mxfp4|mxfp8|fp4|fp8|bf16|fp16|int4|int8|4bit|8bit"
-    r"|w4a16|w8a8|w8a16|g32|g64|g128|mixed|mix|i1|ud|hf|block|static|pertensor|kv|fp8kv)([-_.]|$))+$",
-    re.IGNORECASE,
-)
 T = TypeVar("T")
 
 
@@ -81,7 +76,7 @@ def describe(
     if contents.mistral_class:  # its tokenizer has the template
         extras = replace(extras, notes=())
     name = name or contents.model
-    model = model_of(name, contents.config, contents.sums, contents.origin, contents.weights, extras)
+    model = model_of(name, contents.config, contents.sums, contents.origin, contents.weights, extras, models)
     checkpoint = _checkpoint(repository, contents, model.name, extras)
     same = next((known for key, known in models.items() if key.lower() == model.name.lower()), None)
     if same is not None:
@@ -333,12 +328,6 @@ def _only_quant(repository: Repository) -> str:
     raise InputError(
         f"{repository.where}: neither safetensors nor GGUF weights", "choose a repository with safetensors or GGUF"
     )
-
-
-def model_name(repo: str) -> str:
-    """The name of the model in a repository's name: without its owner and without how it is stored."""
-    name = repo.rpartition("/")[2]
-    return STORED.sub("", name) or name
 
 
 def _gguf_model(repository: Repository, header: GgufHeader, quant: str) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rigup.catalogue.known_parsers import parsers_of
 from rigup.catalogue.model import Model
 from rigup.checkpoints.config import Config, built
 from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
+from rigup.checkpoints.parsers import find_parsers
 from rigup.checkpoints.part_sums import CheckpointSums, PartSums
 
 # Licences of free software, and those of makers that say they allow commerce, as hubs name them.
@@ -45,26 +46,41 @@ class Origin:
 
 @dataclass(frozen=True)
 class Extras:
-    """What other files say: the maker's sampling, the licence, what to watch for."""
+    """What other files say: the maker's sampling, the licence, what to watch for.
+
+    made_from: the repositories that the card names as its bases. card: where that is from.
+    """
 
     sampling: dict[str, float] = field(default_factory=dict)
     license: str = ""
     sources: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    made_from: tuple[str, ...] = ()
+    card: str = ""
 
 
-def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, files: str, extras: Extras) -> Model:
-    """The model that a configuration and the headers of its weights describe.
+def model_of(
+    name: str,
+    config: Config,
+    sums: CheckpointSums,
+    origin: Origin,
+    files: str,
+    extras: Extras,
+    models: Mapping[str, Model],
+) -> Model:
+    """The model that a configuration and the headers of its weights describe. models: those of the catalogue.
 
     Raises InputError naming the key of the configuration that is missing or cannot be right.
     """
-    text, known = config.text_model, parsers_of(name)
+    text = config.text_model
+    identity = _identity(config, text)
+    found = find_parsers(name, identity.get("architectures", ()), extras.made_from, extras.card, models)
     feed_forward = mixture(text)
     tied = is_tied(config)
     weights = sums.weights
     fields: dict[str, Any] = {
         "name": name,
-        **_identity(config, text),
+        **identity,
         "layers": text.layers,
         "hidden": text.hidden,
         "attention": read_layers(text),
@@ -78,7 +94,8 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "license": extras.license,
         "commercial": allows_commerce(extras.license),
         "sampling": extras.sampling,
-        "parsers": known.by_engine if known else {},
+        "parsers": found.by_engine,
+        "parsers_assumed": found.assumed,
     }
     read = origin.headers(files)
     left_out = f"; left out, {origin.left_out}" if origin.left_out else ""
@@ -90,7 +107,7 @@ def model_of(name: str, config: Config, sums: CheckpointSums, origin: Origin, fi
         "active_parameters": f"{read}: {feed_forward.get('experts_per_token', 'all')} experts, without the embeddings"
         if feed_forward.get("experts")
         else f"{read}: without the embeddings",
-        **({"parsers": "; ".join(known.sources.values())} if known else {}),
+        **({"parsers": found.source} if found.by_engine else {}),
         **extras.sources,
     }
     return built(Model, fields, config.where)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.layout import weights_folder
 from rigup.plan import Checkpoint
+from rigup.planner.abilities import parsers_of
 from rigup.planner.candidate import Candidate
 from rigup.service import FlagValue
 
@@ -78,7 +79,7 @@ def _may_name_a_cache(checkpoint: CheckpointEntry) -> bool:
 
 def parsers(candidate: Candidate) -> Options:
     """The parsers of tool calls and reasoning, if the service wants them and the release has them."""
-    known = candidate.release.parsers_of(candidate.model)
+    known = parsers_of(candidate)
     chosen: Options = {}
     if known.tool and candidate.service.tools:
         chosen["--tool-call-parser"] = known.tool[0]

@@ -6,7 +6,25 @@ from collections.abc import Callable, Iterable
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engines import Engine, EngineVersion
-from rigup.catalogue.model import Model
+from rigup.catalogue.model import Model, ParserNames
+from rigup.planner.candidate import Candidate
+
+# What an engine calls its own search for a parser.
+AUTOMATIC = "auto"
+
+
+def parsers_of(candidate: Candidate) -> ParserNames:
+    """The parsers that the release has for the model, best first.
+
+    Of a model for which none is known, the release's own search, if it has one.
+    """
+    if candidate.engine.name in candidate.model.parsers:
+        return candidate.release.parsers_of(candidate.model)
+    tool, reasoning = (
+        (AUTOMATIC,) if AUTOMATIC in candidate.known_values(option) else ()
+        for option in ("--tool-call-parser", "--reasoning-parser")
+    )
+    return ParserNames(tool=tool, reasoning=reasoning)
 
 
 def unsupported(

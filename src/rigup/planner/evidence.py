@@ -55,6 +55,7 @@ def _model_figures(candidate: Candidate) -> Iterator[Figure]:
         ("parameters", f"{candidate.checkpoint.parameters or model.parameters:,}", "parameters"),
         ("context", f"{model.context:,} tokens", "context"),
         ("licence", model.license, "license"),
+        ("parsers", _parsers(candidate), "parsers"),
         *(
             (f"template flag {name}", ", ".join(values), "template_flags")
             for name, values in model.template_flags.items()
@@ -63,6 +64,13 @@ def _model_figures(candidate: Candidate) -> Iterator[Figure]:
     ):
         if value:
             yield model.name, figure, value, model.sources.get(field) or model.sources.get("layers", _UNSOURCED)
+
+
+def _parsers(candidate: Candidate) -> str:
+    """The parsers that the service asks for: "tool calls hermes, reasoning qwen3"."""
+    service, there = candidate.service, candidate.release.parsers_of(candidate.model)
+    asked = (("tool calls", service.tools, there.tool), ("reasoning", service.reasoning, there.reasoning))
+    return ", ".join(f"{words} {names[0]}" for words, wanted, names in asked if wanted and names)
 
 
 def _checkpoint_figures(candidate: Candidate) -> Iterator[Figure]:

@@ -86,7 +86,7 @@ def test_every_configuration_is_read_or_refused(repo: str) -> None:
 def test_weights_and_cache_are_as_published(repo: str) -> None:
     weights, active, kv = PUBLISHED[repo]
     model = model_of(
-        repo.rpartition("/")[2], Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras()
+        repo.rpartition("/")[2], Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras(), {}
     )
     assert 0 <= model.parameters - weights < SMALL * weights
     assert model.active_parameters == pytest.approx(active, rel=SMALL)
@@ -110,7 +110,7 @@ def test_the_sum_of_minimax_is_the_published_count_to_the_weight() -> None:
 def test_attention_formulas_are_the_tensors() -> None:
     """One class of attention says how many weights it has, the tensors say the same; biases and gates a head apart."""
     for repo in PUBLISHED:
-        model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras())
+        model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras(), {})
         found = sums(repo).weights
         there = found.of("attention") + found.of("key_value") + found.of("replicated")
         said = sum(entry.parameters(model.hidden) * len(entry.layers) for entry in model.attention)
@@ -238,7 +238,7 @@ def test_layers_share_the_entries_of_others() -> None:
     ],
 )
 def test_models_of_public_classes_have_the_size_of_their_names(repo: str, billions: float, active: float) -> None:
-    model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras())
+    model = model_of("x", Config(CONFIGS[repo]["config"], repo), sums(repo), Origin(""), "", Extras(), {})
     assert model.parameters == pytest.approx(billions * 1e9, rel=0.01)
     assert model.active_parameters == pytest.approx(active * 1e9, rel=0.06)
 

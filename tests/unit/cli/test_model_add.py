@@ -106,6 +106,20 @@ def test_a_checkpoint_of_a_terabyte(
     assert downloaded < 60_000_000
 
 
+@pytest.mark.parametrize(
+    "said", ["base_model: Qwen/Qwen3-0.6B", 'base_model:\n- "Qwen/Qwen3-0.6B"', "base_model: [Qwen/Qwen3-0.6B]"]
+)
+def test_a_fine_tune_has_the_parsers_of_what_it_was_made_from(
+    said: str, fleet: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tiny(tmp_path / "sft", {**TINY, "architectures": ["Qwen3ForCausalLM"]})
+    (folder / "README.md").write_text(f"---\nlicense: mit\n{said}\ntags: [sft]\n---\n# Ours\n")
+    assert main.main(["model", "add", str(folder), "--repo", "ada/qwen3-sft", "--json"]) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert model["parsers"]["sglang"] == {"tool": ["qwen"], "reasoning": ["qwen3"]}
+    assert "README.md: base_model Qwen/Qwen3-0.6B; " in model["sources"]["parsers"]
+
+
 def test_a_quantisation_of_a_known_model_adds_a_checkpoint_alone(
     root: Path, hub: StandInHub, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,6 +95,7 @@ RULES: tuple[Rule, ...] = (
     host.driver_floor,
     host.sglang_host_memory,
     options.unread_version,
+    abilities.parser_origin,
     abilities.template_tools,
     abilities.unread_architecture,
     options.sparse_attention,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rigup.catalogue.abilities import Kind
 from rigup.catalogue.model import ParserNames
-from rigup.planner.abilities import instead_of, others_that, titles, unsupported
+from rigup.planner.abilities import AUTOMATIC, instead_of, others_that, parsers_of, titles, unsupported
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -42,7 +42,7 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
     if candidate.engine.name == "llama.cpp" or not asked:
         return
     named = candidate.model.parsers.get(candidate.engine.name, ParserNames())
-    there = candidate.release.parsers_of(candidate.model)
+    there = parsers_of(candidate)
     unnamed: list[Kind] = []
     if candidate.service.tools and not there.tool:
         if named.tool:
@@ -62,6 +62,30 @@ def parser(candidate: Candidate) -> Iterator[Complaint]:
         )
 
 
+@warns("parser-origin", "SGLang srt/parser/template_detection.py, from 0.5.12; the catalogue's models of the class")
+def parser_origin(candidate: Candidate) -> Iterator[Complaint]:
+    """Parsers that nothing names for the model may be wrong: its class's, or those that the engine finds itself."""
+    service, there = candidate.service, parsers_of(candidate)
+    asked = {"tools": service.tools and there.tool, "reasoning": service.reasoning and there.reasoning}
+    keys = [key for key, names in asked.items() if names and key not in _given(candidate)]
+    if not keys or candidate.engine.name == "llama.cpp":
+        return
+    hint = "ask it once the service runs; the parsers that fit go into flags: --tool-call-parser, --reasoning-parser"
+    words = " and ".join(words for _, (key, words) in _WORDS.items() if key in keys)
+    if AUTOMATIC in (*there.tool, *there.reasoning):
+        yield (
+            f"no parser of {words} is known for {candidate.model.name}: {candidate.engine.title} looks for one in the "
+            "chat template as it starts, and goes without where it finds none",
+            hint,
+        )
+    elif candidate.model.parsers_assumed:
+        yield (
+            f"the parsers of {words} are those of other models of {candidate.model.architectures[0]}; nothing says so "
+            f"of {candidate.model.name}",
+            hint,
+        )
+
+
 @warns(
     "template-tools", "transformers' apply_chat_template, which llama.cpp follows: a variable `tools` of the template"
 )
@@ -74,6 +98,13 @@ def template_tools(candidate: Candidate) -> Iterator[Complaint]:
             f"the chat template of {checkpoint.label} does not take tools: the model may never call one",
             "leave tools out, or use a checkpoint whose template takes them",
         )
+
+
+def _given(candidate: Candidate) -> frozenset[str]:
+    """The keys whose parser the service's flags name."""
+    options = {"--tool-call-parser": "tools", "--reasoning-parser": "reasoning"}
+    flags = {name.replace("_", "-") for name in candidate.service.flags}
+    return frozenset(key for option, key in options.items() if option in flags)
 
 
 def _absent(candidate: Candidate, kind: Kind, name: str) -> Complaint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.catalogue.engine_facts import KnownBad
+from rigup.planner.abilities import parsers_of
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
@@ -78,7 +79,7 @@ def sparse_cache_type(candidate: Candidate) -> Iterator[Complaint]:
 def append_think(candidate: Candidate) -> Iterator[Complaint]:
     """The append-think parsers leave the reasoning in the answer."""
     asked = candidate.service.flags.get("--reasoning-parser")
-    parsers = candidate.release.parsers_of(candidate.model)
+    parsers = parsers_of(candidate)
     if asked in parsers.reasoning_inline and parsers.reasoning:
         yield (
             f"{asked} leaves <think> in the answer, by design; clients get no separate reasoning",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from rigup.catalogue.option_names import is_own_variable, last_version_with, listed_version, nearest
+from rigup.planner.abilities import parsers_of
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules.decided import DECIDED, instead_of_secret
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
@@ -167,7 +168,7 @@ def _spelled(option: str) -> str:
 
 def _own_parser(candidate: Candidate, option: str) -> str | None:
     """The engine's parser for the model, because users easily take the name from another engine, where it differs."""
-    parsers = candidate.release.parsers_of(candidate.model)
+    parsers = parsers_of(candidate)
     own = {"--tool-call-parser": parsers.tool, "--reasoning-parser": parsers.reasoning}.get(option, ())
     return next(iter(own), None)
 

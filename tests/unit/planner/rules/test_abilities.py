@@ -9,6 +9,7 @@ import pytest
 
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.model import Model, ParserNames
+from rigup.commands.options import parsers
 from rigup.planner.candidate import Candidate
 from rigup.planner.rules import abilities, engine, notes
 from tests.unit.planner.rules.builder import candidate
@@ -158,6 +159,33 @@ def test_parsers(name: str, version: str | None, names: dict[str, list[str]], me
     parsers = {asked.engine.name: ParserNames.model_validate(names)} if names else {}
     asked = replace(asked, model=asked.model.model_copy(update={"parsers": parsers}))
     assert [(finding.message, finding.hint) for finding in abilities.parser(asked)] == messages
+
+
+def asking(engine_name: str, version: str | None = None, **model: Any) -> Candidate:
+    """A service that asks for tools and reasoning of such a model."""
+    asked = candidate("4x H200", FP8, engine_name, version, service={"tools": True, "reasoning": True})
+    return replace(asked, model=asked.model.model_copy(update=model))
+
+
+def test_an_engine_that_looks_for_parsers_itself_is_told_to_where_none_is_known() -> None:
+    unknown = asking("sglang", parsers={})
+    assert abilities.parser(unknown) == ()
+    assert parsers(unknown) == {"--tool-call-parser": "auto", "--reasoning-parser": "auto"}
+    (finding,) = abilities.parser_origin(unknown)
+    assert "goes without where it finds none" in finding.message
+    assert [finding.rule for finding in abilities.parser(asking("sglang", "0.5.11", parsers={}))] == ["parser"]
+    speechless = asking("sglang", parsers={"sglang": ParserNames(tool=("qwen",))})
+    assert [finding.rule for finding in abilities.parser(speechless)] == ["parser"]
+
+
+def test_parsers_of_the_class_alone_are_told() -> None:
+    (finding,) = abilities.parser_origin(asking("vllm", parsers_assumed=True))
+    assert "MiniMaxM2ForCausalLM" in finding.message
+    assert abilities.parser_origin(asking("vllm")) == ()
+    chosen = asking("vllm", parsers_assumed=True)
+    flags = {"--tool-call-parser": "minimax_m2", "--reasoning-parser": "minimax_m2"}
+    named = replace(chosen, service=chosen.service.model_copy(update={"flags": flags}))
+    assert abilities.parser_origin(named) == ()
 
 
 def test_nothing_is_asked_of_parsers_unless_the_service_asks() -> None:

@@ -51,7 +51,7 @@ class TuningFleet:
 
     def describe(self) -> None:
         """As a rig and a service that the machine is far from."""
-        service = {"checkpoint": REPO, "engine": "vllm", "version": "0.33.0"}
+        service = {"checkpoint": REPO, "engine": "vllm", "version": "0.33.0", "flags": {"--moe-backend": "triton"}}
         said = {"rig": RIG, "services": {"chat": service}, "hub": self.fleet.hub.url}
         (self.root / "group_data/boxes.py").write_text("".join(f"{key} = {value!r}\n" for key, value in said.items()))
         (self.root / "rigup.lock").write_text(lock_text(self.lock()))

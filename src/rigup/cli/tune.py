@@ -131,7 +131,8 @@ def _plan(args: argparse.Namespace) -> Plan:
         what = f"{build.engine} {build.version}" + (f" with {checkpoint.repo} {checkpoint.quant}" if checkpoint else "")
         raise InputError(
             f"{origin}: services.{asked[0].service.name}: {what} does not run a tunable kernel on this rig",
-            "use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and the Triton backend",
+            "use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and flags that select Triton, such as "
+            "--moe-backend triton for vLLM",
         )
     if len(found) > 1:
         names = ", ".join(plan.service.name for plan in found)

@@ -42,13 +42,19 @@ OTHER_KERNELS = {
     "fp8_w8a8": ("VLLM_USE_DEEP_GEMM", "VLLM_USE_FLASHINFER_MOE_FP8"),
     "": ("VLLM_USE_FLASHINFER_MOE_FP16",),
 }
-# Which cards run experts of 16 bits in FlashInfer if nothing is said, by the first release that does so. Sources:
-# fused_moe/oracle/unquantized.py in vLLM's wheels (0.19.1 asked for a variable, 0.23.0 took Hopper out); SGLang 0.5.23
+# Which cards run experts in FlashInfer or DeepGEMM if nothing is said, by engine and dtype, and by the first release
+# that does so. Sources: fused_moe/oracle/unquantized.py in vLLM's wheels (0.19.1 asked for a variable, 0.23.0 took
+# Hopper out); oracle/fp8.py, triton_deep_gemm_moe.py and platforms/cuda.py, support_deep_gemm, in those of 0.21.0 to
+# 0.33.0 (0.24.0 took 12.x in; it always takes DeepGEMM where that scales by powers of two, its default); SGLang 0.5.23
 # srt/arg_groups/overrides.py and model_overrides/: on 10.x alone, for most families of models.
-FLASHINFER_AT_16_BITS = {
-    "vllm": (("0.23.0", (10, 0), (99, 0)), ("0.20.0", (9, 0), (99, 0))),
-    "sglang": (("0", (10, 0), (10, 9)),),
+OTHERS_CHOSEN = {
+    ("vllm", ""): (("0.23.0", (10, 0), (99, 0)), ("0.20.0", (9, 0), (99, 0))),
+    ("vllm", "fp8_w8a8"): (("0.24.0", (10, 0), (12, 9)), ("0.21.0", (10, 0), (10, 9))),
+    ("sglang", ""): (("0", (10, 0), (10, 9)),),
 }
+# Who runs Triton on 12.x after all. Source: vLLM 0.21.0 to 0.33.0 utils/deep_gemm.py, should_auto_disable_deep_gemm.
+WITHOUT_DEEP_GEMM = ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM")
+DEEP_GEMM = ("VLLM_USE_DEEP_GEMM", "VLLM_MOE_USE_DEEP_GEMM")
 
 
 def moe_config(candidate: Candidate) -> MoeConfig | None:
@@ -200,13 +206,21 @@ def _is_chosen(candidate: Candidate) -> bool:
     """Whether the engine may choose Triton's kernels by itself, or is told to."""
     kernel, engine = kernel_of(candidate), candidate.engine.name
     asked = {name.replace("_", "-") for name in candidate.service.flags}
-    if kernel is None or kernel.dtype or BACKEND_OPTIONS[engine] in asked:
+    if kernel is None or BACKEND_OPTIONS[engine] in asked:
         return kernel is not None
+    capabilities = [gpu.capability for gpu in candidate.gpus]
+    if kernel.dtype and min(capabilities) >= (12, 0) and _leaves_out_deep_gemm(candidate):
+        return True
     release = version_key(candidate.version)
-    for since, first, last in FLASHINFER_AT_16_BITS[engine]:
+    for since, first, last in OTHERS_CHOSEN.get((engine, kernel.dtype), ()):
         if release >= version_key(since):
-            return not any(first <= gpu.capability <= last for gpu in candidate.gpus)
+            return not any(first <= capability <= last for capability in capabilities)
     return True
+
+
+def _leaves_out_deep_gemm(candidate: Candidate) -> bool:
+    off = any(candidate.service.environment.get(name) == "0" for name in DEEP_GEMM)
+    return off or any(name in WITHOUT_DEEP_GEMM for name in candidate.model.architectures)
 
 
 def _status(candidate: Candidate, gpu: Gpu, name: str) -> Literal["files", "engine", "missing"]:

@@ -26,7 +26,7 @@ from tests.command_line import CommandLine
 
 REPO = "MiniMaxAI/MiniMax-M2.5"
 RIG = {"gpus": "8x RTX PRO 6000 Blackwell Max-Q Workstation Edition", "host_memory_gib": 512}
-SERVICE = {"checkpoint": REPO, "engine": "vllm", "version": "0.33.0"}
+SERVICE = {"checkpoint": REPO, "engine": "vllm", "version": "0.33.0", "flags": {"--moe-backend": "triton"}}
 WEIGHTS = LockedFile(path="model.safetensors", size=230_134_260_592, sha256="0" * 64)
 LOCK = Lock(
     driver=LockedDriver(version="580.178.04", branch="580"),
@@ -74,7 +74,8 @@ def test_a_service_without_such_a_kernel_has_nothing_to_tune(tmp_path: Path) -> 
     assert done.err == (
         "rigup: group_data/boxes.py: services.minimax: vllm 0.33.0 with MiniMaxAI/MiniMax-M2.5 FP8 does not run "
         "a tunable kernel on this rig\n"
-        "hint: use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and the Triton backend\n"
+        "hint: use vLLM or SGLang with experts in block-wise FP8 or 16 bits, and flags that select Triton, such as "
+        "--moe-backend triton for vLLM\n"
     )
 
 

@@ -43,13 +43,15 @@ def warned(asked: Candidate) -> dict[str, str]:
     return {finding.rule: finding.message for finding in check(asked).warnings if finding.rule.startswith("moe-config")}
 
 
-@pytest.mark.parametrize(("engine", "block"), [("vllm", "[128,128]"), ("sglang", "[128, 128]")])
-def test_eight_cards_with_whole_experts(engine: str, block: str) -> None:
-    found = moe_config(eight(engine, moe_configs=()))
+@pytest.mark.parametrize(
+    ("engine", "version", "block"), [("vllm", "0.23.0", "[128,128]"), ("sglang", None, "[128, 128]")]
+)
+def test_eight_cards_with_whole_experts(engine: str, version: str | None, block: str) -> None:
+    found = moe_config(eight(engine, version, moe_configs=()))
     assert found is not None
     assert found.file == f"E=32,N=1536,device_name={MAX_Q_FILE},block_shape={block}.json"
     assert (found.status, found.pins) == ("missing", {})
-    assert warned(eight(engine, moe_configs=())).keys() == {"moe-config"}
+    assert warned(eight(engine, version, moe_configs=())).keys() == {"moe-config"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_experts_and_width_follow_how_the_model_is_spread(engine: str, parallel:
     assert found.file.startswith(shape)
 
 
-@pytest.mark.parametrize(("version", "status"), [("0.33.0", "engine"), ("0.12.0", "missing")])
+@pytest.mark.parametrize(("version", "status"), [("0.23.0", "engine"), ("0.12.0", "missing")])
 def test_a_config_counts_as_shipped_from_the_version_that_ships_it(version: str, status: str) -> None:
     gpus = "4x RTX PRO 6000 Blackwell Server Edition"
     found = moe_config(candidate(gpus, FP8, "vllm", version, parallel={"tensor": 4}))
@@ -105,6 +107,26 @@ def test_experts_of_16_bits_have_one_where_the_engine_runs_triton(
 ) -> None:
     found = moe_config(candidate(gpus, SIXTEEN_BITS, engine, version, parallel={"tensor": 4}))
     assert (found and found.file) == file
+
+
+@pytest.mark.parametrize(
+    ("gpus", "version", "checkpoint", "service", "reads"),
+    [
+        (f"4x {MAX_Q}", "0.23.0", FP8, {}, True),
+        (f"4x {MAX_Q}", "0.33.0", FP8, {}, False),
+        (f"4x {MAX_Q}", "0.33.0", FP8, {"flags": {"--moe-backend": "triton"}}, True),
+        (f"4x {MAX_Q}", "0.33.0", FP8, {"environment": {"VLLM_MOE_USE_DEEP_GEMM": "0"}}, True),
+        (f"4x {MAX_Q}", "0.33.0", "Qwen/Qwen3.6-35B-A3B-FP8", {}, True),
+        ("4x B200", "0.33.0", FP8, {}, False),
+        ("4x B200", "0.33.0", FP8, {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}, False),
+        ("4x H100 80GB HBM3", "0.33.0", FP8, {}, True),
+    ],
+)
+def test_block_fp8_on_blackwell_has_one_where_vllm_leaves_deep_gemm_out(
+    gpus: str, version: str, checkpoint: str, service: dict[str, Any], reads: bool
+) -> None:
+    asked = candidate(gpus, checkpoint, version=version, parallel={"tensor": 4}, service=service)
+    assert (moe_config(asked) is not None) is reads
 
 
 def test_experts_of_16_bits_have_one_where_triton_is_asked_for_or_a_file_is_there() -> None:

@@ -46,4 +46,4 @@ def test_experts_in_host_memory_are_said_to_be_slow() -> None:
 
 @pytest.mark.parametrize(("gpus", "warned"), [(f"4x {MAX_Q}", True), ("4x H100 80GB HBM3", False)])
 def test_a_missing_kernel_config_warns_where_the_kernel_is_used(gpus: str, warned: bool) -> None:
-    assert bool(notes.untuned_kernel(candidate(gpus, FP8, parallel={"tensor": 4}))) is warned
+    assert bool(notes.untuned_kernel(candidate(gpus, FP8, "sglang", parallel={"tensor": 4}))) is warned

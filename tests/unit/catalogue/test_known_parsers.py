@@ -35,6 +35,9 @@ def test_every_parser_is_in_the_newest_release_and_has_a_source(entry: KnownPars
         ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B", ("qwen3_xml",), ("nemotron_v3",)),
         ("zai-org/GLM-5.3-Flash", ("glm47",), ("glm45",)),
         ("google/Gemma-4-31B-it", ("gemma4",), ("gemma4",)),
+        ("mistralai/Ministral-3-8B-Reasoning-2512", ("mistral",), ("mistral",)),
+        ("mistralai/Ministral-3-14B-Instruct-2512", ("mistral",), ()),
+        ("mistralai/Devstral-Small-2-24B-Instruct-2512", ("mistral",), ()),
     ],
 )
 def test_a_repositorys_parsers(repo: str, tool: tuple[str, ...], reasoning: tuple[str, ...]) -> None:

@@ -48,4 +48,4 @@ def test_an_entry_of_the_other_format_is_told_from_no_weights(there: list[str], 
         safetensors_files(REPO, there, None, stored)
     other = MISTRAL if stored is TRANSFORMERS else TRANSFORMERS
     assert raised.value.message == f"{REPO}: the weights are in {other.title}, not in {stored.title}"
-    assert raised.value.hint.endswith(f"rigup model add {REPO}")
+    assert REPO in str(raised.value.hint)

@@ -73,7 +73,7 @@ def _placement(candidate: Candidate) -> Options:
         return {}
     chosen: Options = {"--n-gpu-layers": candidate.remote_layers or "all"}
     if len(candidate.gpu_indices) > 1 or candidate.tensor_split:
-        chosen["--split-mode"] = "layer"
+        chosen["--split-mode"] = "tensor" if candidate.parallel.tensor > 1 else "layer"
     if candidate.tensor_split:
         chosen["--tensor-split"] = ",".join(str(part) for part in candidate.tensor_split)
     if candidate.cpu_moe_layers and not asked_in_flags(candidate.service):

@@ -202,6 +202,8 @@ def _most_offload(shortfall: Shortfall) -> int:
         return 0
     if shortfall.missing_mib * MIB > host:
         return 0
+    if candidate.engine.name == "llama.cpp" and candidate.parallel.tensor > 1:
+        return 0
     if candidate.engine.name == "llama.cpp" and candidate.hosts == 1:
         experts = weights_of(candidate.checkpoint, candidate.model).experts
         return min(candidate.model.layers, int(host // experts)) if experts else 0

@@ -43,7 +43,7 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     caches = layer_cells(candidate)
     logits = llama_cpp_logits(model, _outputs(candidate))
     draft = _drafted(candidate, weights, tokens)
-    pipelined = len(rooms) > 1 and not candidate.offloads_experts
+    pipelined = len(rooms) > 1 and candidate.parallel.tensor == 1 and not candidate.offloads_experts
     copies = PIPELINE_COPIES if pipelined else 1
     compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, copies, candidate.batched_tokens)
     if not rooms and candidate.hosts > 1:
@@ -53,6 +53,8 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
         kept = sum(caches) + draft.cache
         host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
+    if candidate.parallel.tensor > 1:
+        return _cut(candidate, weights, caches, compute + logits, tokens, rooms)
     overheads = [candidate.runtime.total + compute] * len(rooms)
     overheads[0] += _expert_copies(candidate, weights)
     overheads[-1] += logits + draft.buffers
@@ -76,6 +78,40 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     split = (*counts[:-1], counts[-1] + behind) if len(counts) > 1 else ()
     peer = LLAMA_CPP_HOST if candidate.hosts > 1 else 0
     return Placement(gpus=gpus, host=host, peer=peer, kv_tokens=tokens, tensor_split=split)
+
+
+def _cut(
+    candidate: Candidate,
+    weights: Weights,
+    caches: Sequence[float],
+    buffers: float,
+    tokens: int,
+    rooms: Sequence[float],
+) -> Placement:
+    """An equal part of each layer on each GPU; whole there is what llama.cpp does not cut, and its buffers.
+
+    Source: llama.cpp b11434 src/llama-model.cpp, llama_meta_device_get_split_state: attention, feed-forward, experts
+    and output are cut in steps of whole heads and of 128 or 256 columns. What is left over goes to one GPU after the
+    other, counted for each kind of layer: a layer of each kind more on one of them, at most. Router, norms, shared
+    experts and a tied output are whole.
+
+    caches: those of one GPU.
+    """
+    ranks = candidate.parallel.tensor
+    whole = 0.0 if weights.head else weights.embedding
+    cut = weights.head / ranks
+    for layer in weights.layers:
+        shared = layer.dense if layer.experts else 0.0
+        whole += layer.whole + shared
+        cut += (layer.total - layer.whole - shared) / ranks
+    left_over = len(candidate.model.attention) * max(layer.total for layer in weights.layers)
+    held, kept, overhead = whole + cut + left_over, sum(caches), candidate.runtime.total + buffers
+    reserves = (UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE for gpu in candidate.gpus)
+    free = min(room * (1 - reserve) for room, reserve in zip(rooms, reserves, strict=True)) - overhead
+    if held + kept > free:
+        return Placement(missing=held + kept - free, kind="weights" if held > free else "context")
+    gpus = tuple(GpuUsage(room, held, kept, overhead) for room in rooms)
+    return Placement(gpus=gpus, host=LLAMA_CPP_HOST + weights.embedding, kv_tokens=tokens)
 
 
 def _outputs(candidate: Candidate) -> int:

@@ -38,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     engine.llama_split_tensor,
     notes.context_limit,
     parallel.llama_sizes,
+    parallel.llama_cut_layers,
     parallel.tensor_parallel_heads,
     parallel.fp8_block,
     parallel.int4_group,

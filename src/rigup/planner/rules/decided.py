@@ -51,7 +51,8 @@ _OPTIONS = {
         "context": "--ctx-size -c --fit -fit",
         "kv_cache_type": "--cache-type-k -ctk --cache-type-v -ctv",
         "offload": "--n-gpu-layers --gpu-layers -ngl",
-        "gpus": "--tensor-split -ts --split-mode -sm --main-gpu -mg --device -dev",
+        "gpus": "--tensor-split -ts --main-gpu -mg --device -dev",
+        "tensor_parallel": "--split-mode -sm",
         "api_key_file": "--api-key --api-key-file",
     },
 }

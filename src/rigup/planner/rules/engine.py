@@ -92,13 +92,13 @@ def llama_split_tensor(candidate: Candidate) -> Iterator[Complaint]:
     """llama.cpp cannot split every architecture by tensor."""
     flags = candidate.service.flags
     asked = flags.get("--split-mode", flags.get("-sm"))
-    if candidate.engine.name != "llama.cpp" or asked != "tensor":
+    if candidate.engine.name != "llama.cpp" or (asked != "tensor" and candidate.parallel.tensor == 1):
         return
     name = candidate.architecture or ""
     if candidate.release.abilities.has("layer_split_only", name):
         yield (
             f"llama.cpp {candidate.version} cannot split {candidate.model.name} by tensor",
-            "keep the split mode layer",
+            "leave tensor_parallel out: whole layers are then distributed over the GPUs",
         )
 
 

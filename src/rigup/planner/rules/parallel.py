@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.parallelism import splits_by_tensor
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 FP8_BLOCK = 128
@@ -14,14 +15,14 @@ LARGEST_TENSOR_PARALLEL = 16
 BALANCE_CHECK, BALANCE = "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK", 0.9
 
 
-@refuses("llama-sizes", "llama-server b11434 --help: --split-mode layer; no pipeline, data or expert parallelism")
+@refuses("llama-sizes", "llama-server b11434 --help: --split-mode; no pipeline, data or expert parallelism")
 def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
-    """llama.cpp assigns whole layers to GPUs; other parallel sizes are refused."""
+    """llama.cpp assigns whole layers to GPUs, or cuts each where it is asked by name; other sizes are refused."""
     service = candidate.service
     if candidate.engine.name != "llama.cpp":
         return
     sizes = {
-        "tensor_parallel": service.tensor_parallel,
+        "tensor_parallel": None if splits_by_tensor(service) else service.tensor_parallel,
         "pipeline_parallel": service.pipeline_parallel,
         "data_parallel": service.data_parallel,
         "expert_parallel": 2 if service.expert_parallel else None,
@@ -31,6 +32,26 @@ def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
             f"rigup does not plan llama.cpp with {' or '.join(named)}: it distributes whole layers over the GPUs",
             f"leave {' and '.join(named)} out, or serve it with vLLM or SGLang",
         )
+
+
+@refuses("llama-cut-layers", "llama.cpp b11434 src/llama-model.cpp: llama_meta_device_get_split_state")
+def llama_cut_layers(candidate: Candidate) -> Iterator[Complaint]:
+    """llama.cpp cuts layers for the GPUs of one host, with no experts in host memory and nothing drafted."""
+    service, size = candidate.service, candidate.service.tensor_parallel or 1
+    if candidate.engine.name != "llama.cpp" or not splits_by_tensor(service):
+        return
+    what = f"llama.cpp with tensor_parallel {size}"
+    if candidate.hosts > 1:
+        yield f"{what} is not planned over several hosts", "leave tensor_parallel out"
+    elif size > len(candidate.gpus):
+        yield f"{what} needs {size} GPUs, but the service has {len(candidate.gpus)}", "use a smaller tensor_parallel"
+    if candidate.offloads_experts:
+        yield (
+            f"{what} is not counted with experts in host memory",
+            "leave one of the two out",
+        )
+    if candidate.draft is not None:
+        yield f"{what} is not counted with speculative decoding", "leave one of the two out"
 
 
 @refuses(

@@ -12,7 +12,7 @@ import pytest
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME, PIPELINE_COPIES, llama_cpp_compute
 from rigup.units import MIB
-from tests.unit.planner.asking import PRO_6000, catalogue, served
+from tests.unit.planner.asking import PRO_6000, catalogue, refused, served
 
 QWEN, GLM = "Qwen3.5-397B-A17B", "GLM-5.2"
 CODER = "Qwen3-Coder-480B-A35B-Instruct"
@@ -93,3 +93,31 @@ def test_logits_are_those_of_the_last_tokens() -> None:
     vocabulary = catalogue().models_by_name["Qwen3.6-35B-A3B"].vocab
     assert compute_mib(one, 3) - compute_mib(one, 2) == pytest.approx(4 * vocabulary / MIB)
     assert compute_mib(many, 3) - compute_mib(many, 2) == pytest.approx(4 * 4 * vocabulary / MIB)
+
+
+def test_layers_cut_by_tensor_are_shared_out_evenly() -> None:
+    asked = {"model": "Llama-3.3-70B-Instruct", "quant": "Q4_K_M", "engine": "llama.cpp", "context": 32_768}
+    whole, cut = (served("4x RTX 3090", {**asked, **more}, 64) for more in ({}, {"tensor_parallel": 4}))
+    assert (cut.tensor_split, cut.parallel.tensor) == ((), 4)
+    one, *others = cut.usage
+    assert all(use == one for use in others)
+    layer = max(use.weights for use in whole.usage) / 20
+    held = sum(use.weights for use in whole.usage) / 4
+    assert held < one.weights < held + 1.5 * layer
+    assert one.kv_cache == pytest.approx(sum(use.kv_cache for use in whole.usage) / 4)
+    assert compute_mib(cut) < compute_mib(whole), "steps are not pipelined"
+
+
+def test_what_llama_cpp_does_not_cut_is_whole_on_each_gpu() -> None:
+    """Shared experts, and the key and value head of fewer heads than GPUs."""
+    asked = {"model": "Qwen3.6-35B-A3B", "quant": "Q8_0", "engine": "llama.cpp", "context": 32_768}
+    two, four = (served("4x RTX 3090", {**asked, "tensor_parallel": size}, 64).usage[0] for size in (2, 4))
+    assert four.weights > two.weights / 2
+    assert four.kv_cache > two.kv_cache / 2
+
+
+def test_layers_that_are_cut_keep_their_experts_on_the_gpus() -> None:
+    asked = {"model": "Qwen3-235B-A22B-Instruct-2507", "quant": "Q4_K_M", "engine": "llama.cpp", "context": 4096}
+    assert served("2x RTX 3090", asked, 256).offloads_experts
+    plan = refused("2x RTX 3090", {**asked, "tensor_parallel": 2}, 256)
+    assert [each.rule for each in plan.refusals] == ["gpu-memory"]

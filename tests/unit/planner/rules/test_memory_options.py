@@ -248,7 +248,6 @@ def test_drafting_without_a_model_costs_nothing() -> None:
 @pytest.mark.parametrize(
     ("engine", "flag"),
     [
-        ("llama.cpp", "--split-mode"),
         ("llama.cpp", "--device"),
         ("llama.cpp", "-mg"),
         ("vllm", "--device-ids"),

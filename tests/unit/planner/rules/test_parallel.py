@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rigup.planner.rules import parallel
+from tests.unit.planner.asking import decided, refused
 from tests.unit.planner.rules.builder import MAX_Q, PRO_6000, candidate
 
 FP8, NVFP4 = "MiniMaxAI/MiniMax-M2.5", "nvidia/MiniMax-M2.5-NVFP4"
@@ -86,3 +89,32 @@ def test_nvfp4_with_expert_parallelism_warns_on_sm120_only() -> None:
     assert parallel.nvfp4_expert_parallel(candidate(f"2x {PRO_6000}", NVFP4, parallel=sizes))
     assert parallel.nvfp4_expert_parallel(candidate("2x B200", NVFP4, parallel=sizes)) == ()
     assert parallel.nvfp4_expert_parallel(candidate(f"2x {PRO_6000}", NVFP4, parallel={"tensor": 2})) == ()
+
+
+def test_llama_cpp_cuts_layers_only_where_it_is_asked_by_name() -> None:
+    asked = {"model": "Llama-3.3-70B-Instruct", "quant": "Q4_K_M", "engine": "llama.cpp", "tensor_parallel": 4}
+    words = " ".join(decided("4x RTX 3090", asked).command)
+    assert "--split-mode tensor" in words and "--tensor-split" not in words
+    assert "--split-mode layer" in " ".join(decided("4x RTX 3090", {**asked, "tensor_parallel": 1}).command)
+    unnamed = {"checkpoint": "unsloth/Llama-3.3-70B-Instruct-GGUF", "quant": "Q4_K_M", "tensor_parallel": 4}
+    assert "llama-sizes" in {each.rule for each in decided("4x RTX 3090", unnamed).refusals}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "more", "said"),
+    [
+        ("2x RTX 3090", {}, "needs 4 GPUs"),
+        ("4x RTX 3090", {"flags": {"--n-cpu-moe": 8}}, "counted with experts"),
+        ("4x RTX 3090", {"offload": "experts"}, "counted with experts"),
+        ("4x RTX 3090", {"speculative": "mtp"}, "speculative decoding"),
+    ],
+)
+def test_what_llama_cpp_does_not_do_with_cut_layers_is_refused(gpus: str, more: dict[str, Any], said: str) -> None:
+    asked = {"model": "Qwen3.6-35B-A3B", "quant": "Q8_0", "engine": "llama.cpp", "tensor_parallel": 4, **more}
+    assert said in next(each.message for each in refused(gpus, asked, 128).refusals if each.rule == "llama-cut-layers")
+
+
+def test_the_split_mode_is_asked_for_by_tensor_parallel() -> None:
+    asked = {"model": "Qwen3.6-35B-A3B", "quant": "Q8_0", "engine": "llama.cpp", "flags": {"--split-mode": "tensor"}}
+    (hint,) = (each.hint for each in refused("4x RTX 3090", asked, 128).refusals if each.rule == "decided-option")
+    assert "tensor_parallel" in hint

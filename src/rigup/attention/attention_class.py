@@ -77,6 +77,11 @@ class AttentionClass(Frozen):
         """Whether an indexer scores every token of the context to pick some."""
         return False
 
+    @property
+    def step_is_known(self) -> bool:
+        """Whether what a step takes beside the cache is known in llama.cpp for steps of any size."""
+        return True
+
     def divides(self, tensor: int) -> bool:
         """Whether each of `tensor` ranks gets whole ones of all that is cut."""
         return all(count % tensor == 0 for count in self.cut.values())

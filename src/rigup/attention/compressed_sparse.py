@@ -40,6 +40,11 @@ class CompressedSparse(AttentionClass):
     output_groups: Count
     shared: bool = False
 
+    @property
+    def step_is_known(self) -> bool:
+        """No: logs have steps of 512 tokens, and the indexer's scores grow with step and context (llama.cpp#25468)."""
+        return not self.index_dim
+
     def _entry(self, storage: Storage) -> float:
         if storage.engine == "llama.cpp":
             return self.head_dim * storage.element

@@ -43,12 +43,13 @@ def fit_context(candidate: Candidate, context: int) -> Candidate | None:
 def with_larger_steps(settled: Candidate) -> Candidate:
     """The same with larger steps for prompts, if llama.cpp has experts in host memory and the margin stays free.
 
-    A service's own --ubatch-size or --batch-size stays as it is. A longer context than was asked for comes after this,
-    unless the service prefers context.
+    Only where it is known what such steps take. A service's own --ubatch-size or --batch-size stays as it is. A longer
+    context than was asked for comes after this, unless the service prefers context.
     """
     service = settled.service
     decided = service.prefer == "context" or any(name in service.flags for name in _STEP_OPTIONS)
-    if decided or not settled.offloads_experts:
+    known = all(entry.step_is_known for entry in settled.model.attention)
+    if decided or not known or not settled.offloads_experts:
         return settled
     attempts = tuple(attempt._replace(batched_tokens=OFFLOAD_MICRO_BATCH) for attempt in settled.attempts)
     larger = place_in_memory(replace(settled, batched_tokens=OFFLOAD_MICRO_BATCH, attempts=attempts))

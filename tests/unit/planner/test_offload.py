@@ -115,5 +115,11 @@ def test_prompts_are_read_in_larger_steps_where_experts_are_copied_for_each(more
     assert served("8x RTX 3090", asked, 512).cpu_moe_layers == 21
 
 
+def test_steps_stay_small_where_it_is_not_known_what_larger_ones_take() -> None:
+    asked = {"model": "DeepSeek-V4-Flash-0731", "engine": "llama.cpp", "context": 131_072, "offload": "experts"}
+    plan = decided("1x RTX PRO 6000 Blackwell Workstation Edition", asked, 256)
+    assert "--n-cpu-moe" in plan.command and "--ubatch-size" not in plan.command
+
+
 def test_steps_stay_small_where_no_experts_are_in_host_memory() -> None:
     assert served("8x RTX 3090", {"model": "Qwen3.6-35B-A3B", "engine": "llama.cpp"}, 512).batched_tokens == 512

@@ -280,6 +280,13 @@ class HostParts(Frozen):
     kv_cache: int
 
 
+class NumaBinding(Frozen):
+    """The words of a command before the NUMA node of each card, in the order of use, and the packages they need."""
+
+    words: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
 class Plan(Frozen):
     """The decision for one service on one host. `verdict` "refused" leaves everything after `service` at its default.
 
@@ -298,6 +305,7 @@ class Plan(Frozen):
     speculative: what drafts tokens, or that something could; "" for neither.
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
     between them.
+    numa: how its processes are bound to the NUMA nodes of their cards on a host that has several; None for not at all.
     swap: of a service in a swap group; its command is the group's. members: of the plan of a whole swap group, which is
     that of its first service otherwise, the plan of each; () for any other.
     """
@@ -341,6 +349,7 @@ class Plan(Frozen):
     quality: str = ""
     traded: tuple[str, ...] = ()
     speculative: str = ""
+    numa: NumaBinding | None = None
     swap: Swap | None = None
     members: tuple["Plan", ...] = ()
 
@@ -360,7 +369,7 @@ class BoundPlan(Plan):
     """A plan completed with the results of a probe. Made by `rigup.operations.service.gpu_binding.bind`.
 
     offline: the plan that it was made from. nodes: with their addresses, which the command and the environment have
-    too.
+    too. command: with the NUMA nodes of its cards where the host has several, and `build` with the packages for that.
     gpu_uuids: which card of the host each index is, in the order of use; empty while there is no driver to ask, and
     where the service uses every card of a rig with equal cards.
     group_digest: of what all hosts of a multi-host service run; "" of a service on one.

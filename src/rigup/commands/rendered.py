@@ -10,6 +10,7 @@ from typing import NamedTuple
 from rigup.catalogue.option_names import is_own_variable
 from rigup.commands.command import Command, command
 from rigup.commands.moe_configs import VARIABLES, moe_folder
+from rigup.commands.numa import numa_binding
 from rigup.node import Node
 from rigup.plan import Finding, MoeFolder, Plan
 from rigup.planner.candidate import Candidate, mib
@@ -105,6 +106,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         served_name=words.served_name,
         start_timeout_s=words.start_timeout_s,
         moe_folder=outcome.moe_folder,
+        numa=numa_binding(candidate),
         nodes=tuple(Node(host=host) for host in hosts) if several else (),
         rank=rank,
         peer_ports=peer_ports(engine, candidate.service, candidate.hosts) if several else (),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.node import Node
@@ -44,8 +44,8 @@ def bind(plans: tuple[Plan, ...], probe: Probe, nodes: Mapping[str, BoundNodes] 
 
     A plan whose GPUs or addresses are still unknown keeps its command and environment.
     """
-    cards = _cards(plans, probe)
-    return tuple(_bound(plan, cards, (nodes or {}).get(plan.service.name)) for plan in plans)
+    cards, places = _cards(plans, probe), _numa_nodes(probe)
+    return tuple(_bound(plan, cards, places, (nodes or {}).get(plan.service.name)) for plan in plans)
 
 
 def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
@@ -111,7 +111,44 @@ def _card(plan: Plan, index: int, probe: Probe, taken: set[str]) -> ProbedGpu | 
     return free[0] if free else None
 
 
-def _bound(plan: Plan, cards: dict[int, str], group: BoundNodes | None) -> BoundPlan:
+class _NumaNodes(NamedTuple):
+    """The nodes of a host's cards, in the order of the bus and by UUID. least_mib: the memory of the smallest."""
+
+    by_bus: tuple[int, ...]
+    by_uuid: dict[str, int]
+    least_mib: int
+
+
+def _numa_nodes(probe: Probe) -> _NumaNodes | None:
+    """None where all cards are on one node, or one of theirs is unknown, or has no processors or no memory."""
+    by_bus = [card.numa_node for card in sorted(probe.pci_gpus, key=lambda card: card.bus.lower())]
+    there = {node.node: node.memory_kib // 1024 for node in probe.numa_nodes if node.cpus and node.memory_kib}
+    known = [node for node in by_bus if node in there]
+    if len(set(known)) < 2 or len(known) < len(by_bus):
+        return None
+    by_uuid = {card.uuid: card.numa_node for card in probe.gpus if card.uuid and card.numa_node in there}
+    return _NumaNodes(tuple(known), by_uuid, min(there[node] for node in known))
+
+
+def _on_nodes(plan: Plan, command: tuple[str, ...], uuids: dict[int, str], places: _NumaNodes | None) -> dict[str, Any]:
+    """The command and the build with what binds the service to the nodes of its cards; {} where it is not bound.
+
+    The packages do not wait for the driver, which tells the cards apart: they are installed before it.
+    """
+    if plan.numa is None or plan.build is None or places is None or (plan.host_memory_mib or 0) > places.least_mib:
+        return {}
+    packages = tuple(dict.fromkeys((*plan.build.runtime_packages, *plan.numa.packages)))
+    found: dict[str, Any] = {"build": plan.build.model_copy(update={"runtime_packages": packages})}
+    if _indices(plan):
+        used = [places.by_uuid[uuid] for uuid in uuids.values() if uuid in places.by_uuid]
+    else:
+        used = list(places.by_bus)
+    if used and len(used) == len(plan.memory):
+        found["command"] = (*command, *plan.numa.words, *map(str, used))
+    return found
+
+
+def _bound(plan: Plan, cards: dict[int, str], places: _NumaNodes | None, group: BoundNodes | None) -> BoundPlan:
     indices = _indices(plan)
     if _by_uuid(plan):
         uuids = {index: str((plan.service.gpus or ())[index]) for index in indices}
@@ -123,6 +160,11 @@ def _bound(plan: Plan, cards: dict[int, str], group: BoundNodes | None) -> Bound
     command, environment = addressed(plan, group.nodes) if group and known else (plan.command, plan.environment)
     if uuids:
         environment = {**environment, VISIBLE: ",".join(uuids.values())}
-    exact = {"command": command, "environment": environment, "nodes": group.nodes if group else plan.nodes}
+    exact: dict[str, Any] = {
+        "command": command,
+        "environment": environment,
+        "nodes": group.nodes if group else plan.nodes,
+    }
+    exact |= _on_nodes(plan, command, uuids, places)
     digest = group.digest if group else ""
     return BoundPlan(**{**dict(plan), **exact}, offline=plan, gpu_uuids=uuids, group_digest=digest)

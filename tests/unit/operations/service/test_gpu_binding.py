@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.probe import Nvidia, Probe, ProbedGpu
+from rigup.facts.gpus import PciGpu
+from rigup.facts.probe import NumaNode, Nvidia, Probe, ProbedGpu
 from rigup.node import Node
 from rigup.operations.service.gpu_binding import bind, bound_nodes, needs_driver_to_bind, unknown_gpu_uuids
 from rigup.plan import BoundPlan, Plan
@@ -162,3 +163,60 @@ def test_a_digest_is_another_one_where_any_host_runs_something_else() -> None:
         digest(("bin/x",), ("bin/y",), elsewhere),
     ]
     assert len({first, *others}) == 4
+
+
+WHEELS = {"model": "MiniMax-M2.5", "engine": "vllm"}
+
+
+def host_with_nodes(*nodes: int | None, memory_gib: int = 512, driver: bool = True) -> Probe:
+    """Equal cards on these NUMA nodes, in the order of the bus."""
+    pci = tuple(PciGpu(f"0000:{index + 1:02x}:00.0", numa_node=node) for index, node in enumerate(nodes))
+    cards = tuple(
+        ProbedGpu("NVIDIA H200", index=index, uuid=f"GPU-{index}", numa_node=node) for index, node in enumerate(nodes)
+    )
+    there = tuple(NumaNode(node, f"{node}-{node}", memory_gib * 2**20) for node in (0, 1))
+    return Probe(gpus=cards if driver else (), pci_gpus=tuple(reversed(pci)), numa_nodes=there)
+
+
+def bound_nodes_of(plan: BoundPlan) -> list[str] | None:
+    words = list(plan.command)
+    return words[words.index("--numa-bind-nodes") + 1 :] if "--numa-bind" in words else None
+
+
+@pytest.mark.parametrize("driver", [True, False])
+def test_a_service_on_all_cards_is_bound_to_their_nodes(driver: bool) -> None:
+    (offline,) = side_by_side({"a": WHEELS}, "4x H200", 512)
+    (plan,) = bind((offline,), host_with_nodes(0, 0, 1, 1, driver=driver))
+    assert bound_nodes_of(plan) == ["0", "0", "1", "1"]
+    assert plan.build is not None and "numactl" in plan.build.runtime_packages
+    assert "--numa-bind" not in offline.command
+
+
+@pytest.mark.parametrize(
+    ("nodes", "memory_gib"),
+    [((0, 0, 0, 0), 512), ((0, 0, 1, None), 512), ((0, 0, 1, -1), 512), ((0, 0, 1, 2), 512), ((0, 0, 1, 1), 1)],
+)
+def test_one_node_an_unknown_one_or_a_small_one_changes_nothing(nodes: tuple[int | None, ...], memory_gib: int) -> None:
+    (offline,) = side_by_side({"a": WHEELS}, "4x H200", 512)
+    (plan,) = bind((offline,), host_with_nodes(*nodes, memory_gib=memory_gib))
+    assert (plan.command, plan.build) == (offline.command, offline.build)
+
+
+def test_a_service_on_some_cards_is_bound_to_the_nodes_of_those() -> None:
+    services = {"a": {**WHEELS, "gpus": [0, 1]}, "b": {**WHEELS, "gpus": [2, 3], "port": 8001}}
+    made = bind(side_by_side(services, "4x H200", 512), host_with_nodes(0, 1, 1, 0))
+    assert [bound_nodes_of(plan) for plan in made] == [["0", "1"], ["1", "0"]]
+
+
+def test_numactl_does_not_wait_for_the_driver_that_tells_cards_apart() -> None:
+    """A plan that is bound again once the driver is there finds it installed."""
+    (offline,) = side_by_side({"a": {**WHEELS, "gpus": [0, 1]}}, "4x H200", 512)
+    (plan,) = bind((offline,), host_with_nodes(0, 1, 1, 0, driver=False))
+    assert bound_nodes_of(plan) is None
+    assert plan.build is not None and "numactl" in plan.build.runtime_packages
+
+
+def test_engines_without_a_binding_stay_as_they_are() -> None:
+    (offline,) = side_by_side({"a": {**WHEELS, "engine": "sglang"}}, "4x H200", 512)
+    (plan,) = bind((offline,), host_with_nodes(0, 0, 1, 1))
+    assert (plan.command, plan.build) == (offline.command, offline.build)

@@ -1,4 +1,4 @@
-"""Every vLLM command of the example systems, parsed by the real argparse of the release that it is for, on a CPU.
+"""vLLM's commands of the example systems and the catalogue's models, parsed by its own argparse on a CPU.
 
 The requirements are those of the locked CPU variant, installed once into the cache; of the release itself only the
 Python files are needed, read out of its wheel by ranges.
@@ -35,12 +35,14 @@ from rigup.sources.remote_wheel import open_wheel
 from rigup.sources.uv import run_uv
 from tests.mistral_format import DENSE, LATENT, SEEING, VISION, write
 from tests.nodes import bound
+from tests.slow.catalogue_commands import catalogue_commands
 from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("vLLM's package", "tests/golden/commands")]
 
 ROOT = Path(__file__).parents[2]
+DEFAULT = "0.33.0"
 OLD_ONES_ASK_FOR = ("gguf==0.19.0", "diskcache==5.6.3")
 
 
@@ -132,7 +134,7 @@ def test_vllm_makes_of_params_json_the_class_that_it_is_asked_for(python: Path, 
     assert said == [[[classes[folder]], [inner[Path(folder).name]]] for folder, _ in asked]
 
 
-@pytest.mark.parametrize("version", ["0.33.0", "0.12.0"])
+@pytest.mark.parametrize("version", [DEFAULT, "0.12.0"])
 def test_every_example_system(python: Path, version: str) -> None:
     known = commands(version)
     assert known
@@ -144,3 +146,12 @@ def test_every_example_system(python: Path, version: str) -> None:
     print(f"vllm {version}: {len(known)} commands, {len(options)} options")
     assert {name: complaint for name, complaint in zip(known, said, strict=False) if complaint} == {}
     assert "unrecognized arguments: --no-such-option" in said[-1][0]
+
+
+@pytest.mark.rests_on("the planner", "the data")
+def test_every_model_of_the_catalogue(python: Path) -> None:
+    known = catalogue_commands("vllm")
+    _, (*said, nonsense) = parsed(python, DEFAULT, [*map(list, known), [*next(iter(known)), "--no-such-option", "1"]])
+    print(f"vllm {DEFAULT}: {len(known)} commands of the catalogue's models")
+    assert {name: complaint for name, complaint in zip(known.values(), said, strict=True) if complaint} == {}
+    assert "unrecognized arguments" in nonsense[0]

@@ -35,6 +35,7 @@ from rigup.sources.uv import run_uv
 from rigup.systemd.api_key import CREDENTIAL_NAME, wrapped
 from roles.engine_environment import SGLANG_IMPORT
 from tests.nodes import bound
+from tests.slow.catalogue_commands import catalogue_commands
 from tests.unit.planner.drafts import drafting, head, helped
 from tests.unit.sources.local_uv import local_uv
 
@@ -160,6 +161,19 @@ def test_every_example_system(python: Path) -> None:
     assert errors[1].startswith("ambiguous option: --cuda-graph-max-bs could match --cuda-graph-max-bs-decode")
     assert errors[2].startswith("argument --tool-call-parser: invalid choice: 'minimax-m1'")
     assert "--nsa-prefill-backend" in known_options("sglang", "0.5.9")
+
+
+@pytest.mark.rests_on("the planner", "the data")
+def test_every_model_of_the_catalogue(python: Path) -> None:
+    known = catalogue_commands("sglang")
+    old = ["--model-path", "/weights", "--disable-cuda-graph"]
+    *answers, deprecated = asked(program(python), [*map(list, known), old])["answers"]
+    print(f"sglang {VERSION}: {len(known)} commands of the catalogue's models")
+    said = [answer.get("error") or answer["deprecated"] for answer in answers]
+    assert {name: complaint for name, complaint in zip(known.values(), said, strict=True) if complaint} == {}
+    for (arguments, name), answer in zip(known.items(), answers, strict=True):
+        assert as_text(answer["took"]) == rendered(list(arguments)), name
+    assert len(deprecated["deprecated"]) == 1
 
 
 def test_what_drafts_tokens(python: Path) -> None:

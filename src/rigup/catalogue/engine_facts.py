@@ -52,14 +52,15 @@ class KvCacheTypes(Ranged):
 
 
 class KnownBad(Frozen):
-    """Versions that are known to fail, with some GPUs (compute capabilities), models (architectures) or weights.
+    """Versions that are known to fail, with some GPUs (compute capabilities, cards), models (architectures) or weights.
 
-    An empty field means any. formats: "fp8"; schemes: "fp8_block128". refuses: whether rigup refuses to serve, or only
-    warns about a flaw.
+    An empty field means any. cards: how their names in NVML begin. formats: "fp8"; schemes: "fp8_block128".
+    refuses: whether rigup refuses to serve, or only warns about a flaw.
     """
 
     versions: tuple[str, ...]
     compute_capabilities: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     formats: tuple[WeightFormat, ...] = ()
     schemes: tuple[str, ...] = ()

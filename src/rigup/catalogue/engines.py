@@ -4,7 +4,7 @@ The figures live in `data/engines/`, each with its source; `engine_files` reads 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, Self
 
 from packaging.version import Version
@@ -24,6 +24,7 @@ from rigup.catalogue.engine_facts import (
 )
 from rigup.catalogue.model import Model, ParserNames
 from rigup.catalogue.versions import VersionText, version_key
+from rigup.rig import Gpu
 from rigup.service import BuildMethod, EngineName
 from rigup.units import Frozen
 
@@ -122,15 +123,16 @@ class EngineVersion(EngineRelease):
         """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""
         return self.kv_cache_types.get(kv_cache_type)
 
-    def bad_on(self, capabilities: Iterable[str], architectures: Iterable[str], scheme: str) -> tuple[KnownBad, ...]:
-        """Known failures with such a model on any GPU of these compute capabilities, refusals first."""
-        found, classes = frozenset(capabilities), frozenset(architectures)
+    def bad_on(self, gpus: Collection[Gpu], architectures: Iterable[str], scheme: str) -> tuple[KnownBad, ...]:
+        """Known failures with such a model on any of these GPUs, refusals first."""
+        found, classes = frozenset(gpu.compute_capability for gpu in gpus), frozenset(architectures)
         hits = [
             entry
             for entry in self.known_bad
             if (not entry.formats or scheme.partition("_")[0] in entry.formats)
             and (not entry.schemes or scheme in entry.schemes)
             and not (entry.compute_capabilities and found.isdisjoint(entry.compute_capabilities))
+            and (not entry.cards or any(gpu.name.startswith(entry.cards) for gpu in gpus))
             and not (entry.architectures and classes.isdisjoint(entry.architectures))
         ]
         return tuple(sorted(hits, key=lambda entry: not entry.refuses))

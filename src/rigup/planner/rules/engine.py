@@ -28,7 +28,7 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
     classes = (*candidate.model.architectures, candidate.architecture or "")
-    return candidate.release.bad_on(candidate.capabilities, classes, candidate.checkpoint.scheme)
+    return candidate.release.bad_on(candidate.gpus, classes, candidate.checkpoint.scheme)
 
 
 @refuses("quick-build", "quick_cmake of the release in the catalogue")

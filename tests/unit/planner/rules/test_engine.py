@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rigup.planner.rules import engine
@@ -25,6 +27,23 @@ def test_they_crash_where_the_fault_is_and_serve_other_models_and_formats() -> N
     assert engine.known_bad(candidate("4x B200", nvfp4, "vllm", "0.16.0", parallel={"tensor": 4}))
     assert engine.known_bad(candidate("4x B200", awq, "vllm", "0.16.0", parallel={"tensor": 4})) == ()
     assert engine.known_bad(candidate("4x B200", "MiniMaxAI/MiniMax-M3", "vllm", "0.16.0")) == ()
+
+
+@pytest.mark.parametrize(
+    ("card", "version", "flawed"),
+    [
+        ("NVIDIA H200 NVL", "0.26.0", True),
+        ("NVIDIA GH200 480GB", "0.25.1", True),
+        ("NVIDIA GH200 480GB", "0.27.0", False),
+        ("NVIDIA H200", "0.26.0", False),
+    ],
+)
+def test_releases_with_a_flaw_on_cards_of_these_names_are_told(card: str, version: str, flawed: bool) -> None:
+    asked = candidate("2x H200", FP8, "vllm", version, parallel={"tensor": 2})
+    named = asked.rig.model_copy(update={"gpus": tuple(g.model_copy(update={"name": card}) for g in asked.rig.gpus)})
+    asked = replace(asked, rig=named)
+    assert bool(engine.known_flaw(asked)) == flawed
+    assert engine.known_bad(asked) == ()
 
 
 PRO_6000 = "4x RTX PRO 6000 Blackwell Server Edition"

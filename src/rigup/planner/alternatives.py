@@ -8,7 +8,7 @@ from itertools import islice
 from rigup.catalogue.gpu_names import short_name
 from rigup.plan import Alternative
 from rigup.planner.candidate import Candidate
-from rigup.planner.choice import Score, losing_reason, ranked, values, with_largest_context, with_most_context
+from rigup.planner.choice import Score, chosen, losing_reason, ranked, values, with_largest_context
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.memory.fit import Shortfall
@@ -137,7 +137,7 @@ def _best(request: PlanningRequest, service: Service, rig: Rig | None = None) ->
     """The best candidate for another service or rig, at the context it asks for or else the longest that fits."""
     found = _survey(request, service, rig or request.rig)
     if found.fitting:
-        return with_most_context(ranked(found.fitting))
+        return chosen(ranked(found.fitting))
     return _shortened(found) if service.context is None else None
 
 

@@ -40,20 +40,19 @@ def fit_context(candidate: Candidate, context: int) -> Candidate | None:
     return settled if isinstance(settled, Candidate) and suffices(settled) else None
 
 
-def with_larger_steps(settled: Candidate) -> Candidate:
-    """The same with larger steps for prompts, if llama.cpp has experts in host memory and the margin stays free.
+def with_larger_steps(settled: Candidate, context: int) -> Candidate | None:
+    """The same with larger steps for prompts and this context, if llama.cpp has experts in host memory.
 
-    Only where it is known what such steps take. A service's own --ubatch-size or --batch-size stays as it is. A longer
-    context than was asked for comes after this, unless the service prefers context.
+    None where the margin does not stay free, or where it is not known what such steps take. A service's own
+    --ubatch-size or --batch-size stays as it is.
     """
-    service = settled.service
-    decided = service.prefer == "context" or any(name in service.flags for name in _STEP_OPTIONS)
     known = all(entry.step_is_known for entry in settled.model.attention)
-    if decided or not known or not settled.offloads_experts:
-        return settled
+    if not known or not settled.offloads_experts or any(name in settled.service.flags for name in _STEP_OPTIONS):
+        return None
     attempts = tuple(attempt._replace(batched_tokens=OFFLOAD_MICRO_BATCH) for attempt in settled.attempts)
-    larger = place_in_memory(replace(settled, batched_tokens=OFFLOAD_MICRO_BATCH, attempts=attempts))
-    return larger if isinstance(larger, Candidate) and suffices(larger) else settled
+    stepped = replace(settled, context=context, batched_tokens=OFFLOAD_MICRO_BATCH, attempts=attempts)
+    larger = place_in_memory(stepped)
+    return larger if isinstance(larger, Candidate) and suffices(larger) else None
 
 
 def suffices(settled: Candidate | Shortfall) -> bool:

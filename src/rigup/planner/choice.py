@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
-from rigup.planner.attempts import fit_context
+from rigup.planner.attempts import fit_context, with_larger_steps
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.weights import bits_per_weight
 from rigup.planner.offload import asked_in_flags, offloaded_bytes
@@ -21,6 +21,8 @@ from rigup.planner.speed import decode_speed
 from rigup.units import GIB
 
 CONTEXT_STEP = 1024
+# What larger steps for prompts leave of a context at least.
+CONTEXT_BESIDE_STEPS = 0.75
 _LOSSY_CACHE = ("q5_1", "q4_0")
 _FULL_CACHE = ("f16", "bf16")
 _WHOLE_CACHE = {"vllm": "bf16", "sglang": "bf16", "llama.cpp": "f16"}
@@ -185,6 +187,20 @@ def losing_reason(loser: Score, winner: Score) -> str:
         if lost.value > won.value:
             return lost.why
     return loser.criteria[-1].why
+
+
+def chosen(order: tuple[Score, ...]) -> Candidate:
+    """The best candidate of an order, with larger steps for prompts where it has room for them.
+
+    A context that the service leaves open may lose a part of its length for them, unless the service prefers context.
+    """
+    best = with_most_context(order)
+    if best.service.context is not None:
+        return with_larger_steps(best, best.context) or best
+    part = 1 if best.service.prefer == "context" else CONTEXT_BESIDE_STEPS
+    kept = max(1, int(best.context * part / CONTEXT_STEP)) * CONTEXT_STEP
+    shorter = with_larger_steps(best, kept)
+    return allowed_context(shorter) if shorter else best
 
 
 def with_most_context(order: tuple[Score, ...]) -> Candidate:

@@ -9,7 +9,7 @@ from rigup.plan import Finding
 from rigup.planner.abilities import loads, unsupported
 from rigup.planner.alternatives import more_hosts, purchase, runners_up, traded, would_fit
 from rigup.planner.assembly import build_of, checkpoint_of, toolkit_of
-from rigup.planner.choice import ranked, with_most_context
+from rigup.planner.choice import chosen, ranked
 from rigup.planner.decision import Decision, Refusal
 from rigup.planner.drafting.offer import speculative_text
 from rigup.planner.driver import (
@@ -39,7 +39,7 @@ def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
     if not found.fitting:
         return _refusal(request, found) if advise else Refusal(rig, service, _findings(request, found))
     order = ranked(found.fitting)
-    winner = with_most_context(order)
+    winner = chosen(order)
     needs = winner.release.cuda_needs
     floor = driver_floor(rig, needs.driver if needs else 0)
     driver = driver_plan(rig, lock, floor)

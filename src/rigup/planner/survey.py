@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from rigup.plan import Finding
-from rigup.planner.attempts import fit_memory, with_larger_steps
+from rigup.planner.attempts import fit_memory
 from rigup.planner.candidate import Candidate
 from rigup.planner.enumeration import PlanningRequest, candidates
 from rigup.planner.memory.fit import Shortfall
@@ -82,7 +82,7 @@ def survey(request: PlanningRequest) -> Survey:
         if isinstance(outcome, Rejected):
             rejected.append(outcome)
         else:
-            fitting.append(with_larger_steps(outcome))
+            fitting.append(outcome)
     if request.service.offload == "experts" or (request.service.offload == "auto" and not fitting):
         fitting += _offloaded(request, rejected)
     return Survey(tuple(fitting), tuple(rejected))
@@ -170,7 +170,7 @@ def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[C
             settled = least_offload(replace(short, candidate=permitted))
         if permitted is not None and settled is not None:
             found = candidate
-            yield with_larger_steps(settled)
+            yield settled
 
 
 def least_offload(shortfall: Shortfall) -> Candidate | None:

@@ -95,7 +95,7 @@ def test_a_pattern_that_is_not_a_regular_expression_is_said() -> None:
 @pytest.mark.parametrize(
     ("more", "tokens"),
     [
-        ({}, 2048),
+        ({}, 512),
         ({"context": 32_768}, 2048),
         ({"context": 61_440}, 512),
         ({"prefer": "context"}, 512),
@@ -104,7 +104,7 @@ def test_a_pattern_that_is_not_a_regular_expression_is_said() -> None:
     ],
 )
 def test_prompts_are_read_in_larger_steps_where_experts_are_copied_for_each(more: dict[str, Any], tokens: int) -> None:
-    """Not where a context that was asked for, or the service's own options, leave no room for them."""
+    """Not where a context that was asked for, or three quarters of one that was not, leave no room for them."""
     asked = {"checkpoint": "unsloth/Qwen3.5-397B-A17B-GGUF", "quant": "Q4_K_M", "engine": "llama.cpp", **more}
     plan = decided("8x RTX 3090", asked, 512)
     words = " ".join(plan.command)

@@ -25,6 +25,7 @@ from rigup.tuning.run import TuningResult, keep, tuner_files
 from tests.tuned_kernels import file_of, kernel
 
 REPO = "MiniMaxAI/MiniMax-M2.5"
+TRITON = {"--moe-backend": "triton"}
 RIG = {"gpus": "8x RTX PRO 6000 Blackwell Max-Q Workstation Edition", "host_memory_gib": 512}
 WEIGHTS = LockedFile(path="model.safetensors", size=230_134_260_592, sha256="0" * 64)
 LOCK = Lock(checkpoints=(LockedCheckpoint(repo=REPO, quant="FP8", revision="1" * 40, files=(WEIGHTS,)),))
@@ -77,7 +78,7 @@ def planned(engine: str, version: str, own: bool = False, **service: object) -> 
 
 
 def test_vllms_tuner_is_run_for_each_number_of_tokens_and_measures_them_together() -> None:
-    job = tuning_job(planned("vllm", "0.33.0"), "/opt/b", "/var/w", "benchmark_moe.py", (1, 64), 5)
+    job = tuning_job(planned("vllm", "0.33.0", flags=TRITON), "/opt/b", "/var/w", "benchmark_moe.py", (1, 64), 5)
     words = ["/opt/b/bin/python", "/var/w/benchmark_moe.py", "--model", f"/var/lib/rigup/weights/{REPO}/{'1' * 40}"]
     words += ["--tp-size", "8", "--enable-expert-parallel", "--dtype", "fp8_w8a8"]
     assert job["tune"] == [[*words, "--tune", "--batch-size", "1"], [*words, "--tune", "--batch-size", "64"]]
@@ -94,7 +95,7 @@ def test_sglangs_tuner_has_other_options_and_takes_its_own_numbers_of_tokens() -
 
 
 def test_16_bits_are_what_both_tuners_call_auto() -> None:
-    plan = planned("vllm", "0.33.0")
+    plan = planned("vllm", "0.33.0", flags=TRITON)
     assert plan.moe_config is not None
     sixteen = plan.moe_config.model_copy(update={"dtype": "", "block_shape": None})
     plan = plan.model_copy(update={"moe_config": sixteen})

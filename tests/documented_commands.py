@@ -28,7 +28,7 @@ HERE: dict[str, tuple[int, str]] = {
     "rigup plan inventories/homelab.py": (0, "MiniMax-M2.1-GGUF"),
     "rigup plan inventories/seeds.py": (1, "services planned"),
     "rigup plan inventories/seeds.py --limit dual_3090": (1, "REFUSED"),
-    "rigup plan inventories/seeds.py --limit eight_pro_6000": (0, "tuned"),
+    "rigup plan inventories/seeds.py --limit eight_pro_6000_max_q": (0, "tuned"),
     "rigup plan inventories/seeds.py --limit quad_3090_m2_1 --explain": (0, "UD-IQ2_M"),
     "rigup plan --json > /tmp/main.json": (0, '"verdict": "ok"'),
     "rigup plan --format markdown --before /tmp/main.json": (0, "Nothing changes."),

@@ -115,7 +115,8 @@ def transformers_names(params: Config, beside: Config | None, head: bool) -> Con
         text = beside.text_model if beside else params
         found["max_position_embeddings"] = text.number("max_position_embeddings", default=POSITIONS)
     named = beside.data.get("architectures") if beside else None
-    found["architectures"] = named or [mistral_class(params, head)]
+    usable = isinstance(named, list) and named and isinstance(named[0], str)
+    found["architectures"] = named if usable else [mistral_class(params, head)]
     found |= _experts(params) | _windows(params) | _quantisation(params)
     return Config(found, params.where, params.hint)
 
@@ -165,11 +166,11 @@ def _windows(params: Config) -> dict[str, Any]:
     said = params.data.get("sliding_window")
     if not isinstance(said, list):
         return {"sliding_window": params.number("sliding_window")} if params.has("sliding_window") else {}
-    layers, sizes = params.layers, {size for size in said if size is not None}
-    if not said or layers % len(said) or len(sizes) > 1 or not all(type(size) is int and size > 0 for size in sizes):
+    layers, sizes = params.layers, [size for size in said if size is not None]
+    if not said or layers % len(said) or any(type(size) is not int or size < 1 or size != sizes[0] for size in sizes):
         raise params.wrong("sliding_window", f"must be one size, for some of {layers} layers, not {quoted(said)}")
     kinds = ["full_attention" if size is None else "sliding_attention" for size in said * (layers // len(said))]
-    return {"layer_types": kinds, "sliding_window": next(iter(sizes), None)}
+    return {"layer_types": kinds, "sliding_window": sizes[0] if sizes else None}
 
 
 def _quantisation(params: Config) -> dict[str, Any]:

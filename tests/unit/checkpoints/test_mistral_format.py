@@ -139,6 +139,12 @@ def test_a_longest_position_that_is_left_out(tmp_path: Path) -> None:
     assert read(beside)[0].context == 32_768
 
 
+@pytest.mark.parametrize("named", ["null", "[]", '"Mine"', "[5]", "{}"])
+def test_a_config_json_beside_that_names_no_class(tmp_path: Path, named: str) -> None:
+    folder = write(tmp_path / "Tiny", DENSE, config__json=f'{{"architectures": {named}}}'.encode())
+    assert read(folder)[0].architectures == ("MistralForCausalLM",)
+
+
 def test_a_tokenizer_with_its_own_template_needs_no_other(tmp_path: Path) -> None:
     folder = write(tmp_path / "Tiny", DENSE, tokenizer_config__json=b"{}")
     assert read(folder)[1].notes == ()
@@ -158,6 +164,8 @@ def test_a_tokenizer_with_its_own_template_needs_no_other(tmp_path: Path) -> Non
         ({"quantization": {"qformat_weight": "int8"}}, "quantization: must be fp8_e4m3 or compressed-tensors, not "),
         ({"sliding_window": [64, 128, None]}, "sliding_window: must be one size, for some of 3 layers, not "),
         ({"sliding_window": []}, "sliding_window: must be one size"),
+        ({"sliding_window": [[64], None, None]}, "sliding_window: must be one size"),
+        ({"sliding_window": [True, True, True]}, "sliding_window: must be one size"),
         (
             {"vision_encoder": VISION, "multimodal": {"whisper_model_args": {"encoder_args": {"dim": 8}}}},
             "multimodal: a model with an encoder for images and one for sound",

@@ -14,17 +14,21 @@ from itertools import islice
 
 # The host filters its log with these words (`grep -E`); every line that this module reads contains one of them.
 WORDS = (
-    "attention backend|MoE backend|Selected .* for |'attention_backend': |FlashInfer kernels are disabled|"
-    "Failed to import vendored deep_gemm"
+    "attention backend|AttentionBackendEnum|MoE backend|Selected .* for |'attention_backend': |"
+    "FlashInfer kernels are disabled|Failed to import vendored deep_gemm"
 )
 
 _MOST_LINES, _MOST_LINE = 20_000, 65_536
 _NAME = r"'?([A-Za-z0-9_]{1,80})'?"
 # In order of a step through a layer, with SGLang's names of the same.
 _PARTS = {
-    "attention": (rf"Using {_NAME} (?:attention )?backend(?: out of|\.)", rf"'attention_backend': {_NAME}"),
+    "attention": (
+        rf"Using {_NAME} attention backend out of",
+        rf"Using AttentionBackendEnum\.{_NAME} backend\.",  # what --attention-backend names
+        rf"'attention_backend': {_NAME}",
+    ),
     "linear": (rf"Selected {_NAME} for [A-Za-z0-9_]+", rf"'fp8_gemm_runner_backend': {_NAME}"),
-    "experts": (rf"Using {_NAME} [A-Za-z0-9]+ MoE backend", rf"'moe_runner_backend': {_NAME}"),
+    "experts": (rf"Using {_NAME}(?: [A-Za-z0-9]+){{1,2}} MoE backend", rf"'moe_runner_backend': {_NAME}"),
     "sampling": (rf"'sampling_backend': {_NAME}",),
 }
 _READ = {part: tuple(re.compile(pattern) for pattern in patterns) for part, patterns in _PARTS.items()}

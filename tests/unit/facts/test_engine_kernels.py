@@ -13,6 +13,8 @@ INFO 06:59:47 [cuda.py:508] Using FLASH_ATTN attention backend out of potential 
 INFO 06:59:47 [flash_attn.py:1122] Using FlashAttention version 2
 INFO 06:59:47 [fp8.py:536] Using MARLIN Fp8 MoE backend out of potential backends: ['TRITON', 'MARLIN'].
 """
+# with --attention-backend, platforms/cuda.py of vLLM 0.33.0
+ASKED = "INFO 06:59:47 [cuda.py:448] Using AttentionBackendEnum.FLASHINFER_MLA backend."
 SGLANG = (
     "[2026-11-28 04:11:19] server_args={'attention_backend': 'fa3', 'decode_attention_backend': None, "
     "'sampling_backend': 'flashinfer', 'fp8_gemm_runner_backend': 'auto', 'moe_runner_backend': 'triton', "
@@ -29,7 +31,9 @@ SGLANG = (
             "Using 'FLASHINFER_TRTLLM' NvFp4 MoE backend out of potential backends: []",
             {"experts": ("FLASHINFER_TRTLLM",)},
         ),
-        ("[cuda.py:448] Using FLASH_ATTN_MLA backend.", {"attention": ("FLASH_ATTN_MLA",)}),
+        (ASKED, {"attention": ("FLASHINFER_MLA",)}),
+        ("Using TRITON MLA prefill backend.", {}),
+        ("Using TRITON W4A8 Int8 MoE backend out of potential backends: []", {"experts": ("TRITON",)}),
         ("Selected A for Fp8LinearMethod\nSelected B for ModelOptNvFp4LinearMethod", {"linear": ("A", "B")}),
         ("INFO: Application startup complete.", {}),
         ("x" * 70_000 + "Using A attention backend out of", {}),
@@ -55,6 +59,6 @@ def test_what_was_left_out(logged: str, what: str) -> None:
 
 def test_the_host_sends_each_line_that_is_read() -> None:
     words = WORDS.split("|")
-    lines = [line for line in (*VLLM.splitlines(), *SGLANG.splitlines()) if read_kernels([line]) != Kernels({})]
-    assert len(lines) == 4
+    lines = [line for line in (*VLLM.splitlines(), ASKED, *SGLANG.splitlines()) if read_kernels([line]) != Kernels({})]
+    assert len(lines) == 5
     assert all(any(word.replace(".*", "MarlinFP8ScaledMMLinearKernel") in line for word in words) for line in lines)

@@ -192,14 +192,15 @@ def losing_reason(loser: Score, winner: Score) -> str:
 def chosen(order: tuple[Score, ...]) -> Candidate:
     """The best candidate of an order, with larger steps for prompts where it has room for them.
 
-    A context that the service leaves open may lose a part of its length for them, unless the service prefers context.
+    A context that the service leaves open may lose a part of its length for them, down to what must fit, unless the
+    service prefers context.
     """
     best = with_most_context(order)
     if best.service.context is not None:
         return with_larger_steps(best, best.context) or best
     part = 1 if best.service.prefer == "context" else CONTEXT_BESIDE_STEPS
-    kept = max(1, int(best.context * part / CONTEXT_STEP)) * CONTEXT_STEP
-    shorter = with_larger_steps(best, kept)
+    kept = int(best.context * part / CONTEXT_STEP) * CONTEXT_STEP
+    shorter = with_larger_steps(best, max(kept, order[0].candidate.context))
     return allowed_context(shorter) if shorter else best
 
 

@@ -115,6 +115,12 @@ def test_prompts_are_read_in_larger_steps_where_experts_are_copied_for_each(more
     assert served("8x RTX 3090", asked, 512).cpu_moe_layers == 21
 
 
+def test_larger_steps_leave_the_context_that_must_fit() -> None:
+    """Of 38,912 tokens at 512 three quarters would be 29,184."""
+    found = served("2x RTX 3090", {"model": "GLM-4.7", "engine": "llama.cpp"}, 192)
+    assert found.context >= 32_768 and found.batched_tokens == 512
+
+
 def test_steps_stay_small_where_it_is_not_known_what_larger_ones_take() -> None:
     asked = {"model": "DeepSeek-V4-Flash-0731", "engine": "llama.cpp", "context": 131_072, "offload": "experts"}
     plan = decided("1x RTX PRO 6000 Blackwell Workstation Edition", asked, 256)

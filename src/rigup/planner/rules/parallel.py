@@ -27,7 +27,14 @@ def llama_sizes(candidate: Candidate) -> Iterator[Complaint]:
         "data_parallel": service.data_parallel,
         "expert_parallel": 2 if service.expert_parallel else None,
     }
-    if named := [key for key, size in sizes.items() if (size or 1) > 1]:
+    named = [key for key, size in sizes.items() if (size or 1) > 1]
+    whole_only = candidate.release.abilities.has("layer_split_only", candidate.architecture or "")
+    if named == ["tensor_parallel"] and candidate.hosts == 1 and not whole_only:
+        yield (
+            "rigup plans llama.cpp with tensor_parallel only for services that name this engine",
+            "set engine to llama.cpp, leave tensor_parallel out, or serve it with vLLM or SGLang",
+        )
+    elif named:
         yield (
             f"rigup does not plan llama.cpp with {' or '.join(named)}: it distributes whole layers over the GPUs",
             f"leave {' and '.join(named)} out, or serve it with vLLM or SGLang",

@@ -97,7 +97,9 @@ def test_llama_cpp_cuts_layers_only_where_it_is_asked_by_name() -> None:
     assert "--split-mode tensor" in words and "--tensor-split" not in words
     assert "--split-mode layer" in " ".join(decided("4x RTX 3090", {**asked, "tensor_parallel": 1}).command)
     unnamed = {"checkpoint": "unsloth/Llama-3.3-70B-Instruct-GGUF", "quant": "Q4_K_M", "tensor_parallel": 4}
-    assert "llama-sizes" in {each.rule for each in decided("4x RTX 3090", unnamed).refusals}
+    (hint,) = (each.hint for each in refused("4x RTX 3090", unnamed).refusals if each.rule == "llama-sizes")
+    assert hint.startswith("set engine to llama.cpp, ")
+    assert "--split-mode tensor" in " ".join(decided("4x RTX 3090", {**unnamed, "engine": "llama.cpp"}).command)
 
 
 @pytest.mark.parametrize(

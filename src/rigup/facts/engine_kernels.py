@@ -23,7 +23,7 @@ _NAME = r"'?([A-Za-z0-9_]{1,80})'?"
 # In order of a step through a layer, with SGLang's names of the same.
 _PARTS = {
     "attention": (
-        rf"Using {_NAME} attention backend out of",
+        rf"Using {_NAME} attention backend(?: out of|\.)",
         rf"Using AttentionBackendEnum\.{_NAME} backend\.",  # what --attention-backend names
         rf"'attention_backend': {_NAME}",
     ),

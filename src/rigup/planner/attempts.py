@@ -41,13 +41,13 @@ def fit_context(candidate: Candidate, context: int) -> Candidate | None:
 
 
 def with_larger_steps(settled: Candidate, context: int) -> Candidate | None:
-    """The same with larger steps for prompts and this context, if llama.cpp has experts in host memory.
+    """The same with larger steps for prompts and this context, if llama.cpp copies experts to a GPU for each.
 
     None where the margin does not stay free, or where it is not known what such steps take. A service's own
     --ubatch-size or --batch-size stays as it is.
     """
     known = all(entry.step_is_known for entry in settled.model.attention)
-    if not known or not settled.offloads_experts or any(name in settled.service.flags for name in _STEP_OPTIONS):
+    if not known or not settled.copies_experts or any(name in settled.service.flags for name in _STEP_OPTIONS):
         return None
     attempts = tuple(attempt._replace(batched_tokens=OFFLOAD_MICRO_BATCH) for attempt in settled.attempts)
     stepped = replace(settled, context=context, batched_tokens=OFFLOAD_MICRO_BATCH, attempts=attempts)

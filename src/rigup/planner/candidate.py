@@ -268,6 +268,12 @@ class Candidate:
         return self.cpu_moe_layers > 0 or any(self.expert_overrides)
 
     @property
+    def copies_experts(self) -> bool:
+        """Whether llama.cpp copies experts in host memory to the first GPU for longer prompts."""
+        shared = any(gpu.unified_memory for gpu in self.gpus[:1])
+        return self.offloads_experts and not shared and not self.service.flags.get("--no-op-offload")
+
+    @property
     def experts(self) -> int:
         """Experts per layer in this checkpoint, after pruning; 0 for a dense model."""
         return self.checkpoint.experts or self.model.experts

@@ -127,5 +127,11 @@ def test_steps_stay_small_where_it_is_not_known_what_larger_ones_take() -> None:
     assert "--n-cpu-moe" in plan.command and "--ubatch-size" not in plan.command
 
 
+@pytest.mark.parametrize(("flags", "tokens"), [({}, 2048), ({"--no-op-offload": True}, 512)])
+def test_steps_stay_small_where_no_experts_are_copied(flags: dict[str, Any], tokens: int) -> None:
+    asked = {"model": "MiniMax-M2.5", "engine": "llama.cpp", "quant": "Q4_K_M", "context": 8192, "flags": flags}
+    assert served("2x RTX 3090", {**asked, "offload": "experts"}, 192).batched_tokens == tokens
+
+
 def test_steps_stay_small_where_no_experts_are_in_host_memory() -> None:
     assert served("8x RTX 3090", {"model": "Qwen3.6-35B-A3B", "engine": "llama.cpp"}, 512).batched_tokens == 512

@@ -129,8 +129,7 @@ def _expert_copies(candidate: Candidate, weights: Weights) -> float:
     Source: llama.cpp b11434 ggml/src/ggml-backend.cpp, op_offload: the first device that wants an operation takes it;
     ggml-cuda wants those of 32 tokens or more (GGML_OP_OFFLOAD_MIN_BATCH), and reads host memory where it shares it.
     """
-    unwanted = candidate.service.flags.get("--no-op-offload") or candidate.batched_tokens < _LEAST_OFFLOADED
-    if unwanted or candidate.gpus[0].unified_memory:
+    if not candidate.copies_experts or candidate.batched_tokens < _LEAST_OFFLOADED:
         return 0.0
     return weights.expert_copies(candidate.host_expert_shares)
 

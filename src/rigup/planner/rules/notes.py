@@ -102,7 +102,7 @@ def host_offload(candidate: Candidate) -> Iterator[Complaint]:
     """Weights in host memory slow down every token."""
     if candidate.offloads_experts:
         whose = experts_in_words(candidate)
-        larger = candidate.batched_tokens == OFFLOAD_MICRO_BATCH
+        larger = candidate.copies_experts and candidate.batched_tokens == OFFLOAD_MICRO_BATCH
         prompts = f"; prompts are read {OFFLOAD_MICRO_BATCH:,} tokens at a time, which is faster" if larger else ""
         yield (
             f"{whose} {'is' if whose[0].isdigit() else 'are'} in host memory: every token reads from it, several times "

@@ -55,12 +55,14 @@ class KnownBad(Frozen):
     """Versions that are known to fail, with some GPUs (compute capabilities, cards), models (architectures) or weights.
 
     An empty field means any. cards: how their names in NVML begin. formats: "fp8"; schemes: "fp8_block128".
+    tensor_parallel: whether it fails only where several cards share each layer.
     refuses: whether rigup refuses to serve, or only warns about a flaw.
     """
 
     versions: tuple[str, ...]
     compute_capabilities: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
+    tensor_parallel: bool = False
     architectures: tuple[str, ...] = ()
     formats: tuple[WeightFormat, ...] = ()
     schemes: tuple[str, ...] = ()

@@ -28,7 +28,8 @@ def known_flaw(candidate: Candidate) -> Iterator[Complaint]:
 
 def _known(candidate: Candidate) -> tuple[KnownBad, ...]:
     classes = (*candidate.model.architectures, candidate.architecture or "")
-    return candidate.release.bad_on(candidate.gpus, classes, candidate.checkpoint.scheme)
+    found = candidate.release.bad_on(candidate.gpus, classes, candidate.checkpoint.scheme)
+    return tuple(entry for entry in found if candidate.parallel.tensor > 1 or not entry.tensor_parallel)
 
 
 @refuses("quick-build", "quick_cmake of the release in the catalogue")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from rigup.plan import Parallel
 from rigup.planner.rules import engine
 from tests.unit.planner.rules.builder import candidate
 
@@ -44,6 +45,7 @@ def test_releases_with_a_flaw_on_cards_of_these_names_are_told(card: str, versio
     asked = replace(asked, rig=named)
     assert bool(engine.known_flaw(asked)) == flawed
     assert engine.known_bad(asked) == ()
+    assert engine.known_flaw(replace(asked, parallel=Parallel(pipeline=2))) == (), "it fails with tensor parallelism"
 
 
 PRO_6000 = "4x RTX PRO 6000 Blackwell Server Edition"

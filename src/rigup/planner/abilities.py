@@ -48,7 +48,12 @@ def unsupported(
             f"the catalogue does not name the class of {model.name}, by which {release.title} chooses the architecture",
             "set architectures in the model's file, as in its config.json",
         )
-    having = others_that(release, engines, lambda other: other.abilities.read and not other.lacks(model, checkpoint))
+
+    def suits(other: EngineVersion) -> bool:
+        reads = checkpoint is None or other.reads_format(checkpoint)
+        return reads and other.abilities.read and not other.lacks(model, checkpoint)
+
+    having = others_that(release, engines, suits)
     nowhere = "no engine in the catalogue has it; if a release of yours does, add it in catalogue/engines/"
     return message + titles(having), instead_of(release, having) or nowhere
 

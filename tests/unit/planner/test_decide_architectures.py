@@ -123,6 +123,8 @@ def test_engines_are_asked_for_the_class_of_mistrals_own_format(tmp_path: Path) 
     assert lacking[:2] == ("model-support", "vLLM 0.33.0 has no architecture `Mistral4ForCausalLM`")
     (named,) = refused(plan(known, checkpoint="org/own", engine="sglang"))
     assert named[0] == "mistral-format" and "vLLM" in named[2]
+    hints = [hint for _, _, hint in refused(plan(known, checkpoint="org/own", engine="llama.cpp"))]
+    assert "use vLLM" in hints, "SGLang does not read it of org"
 
 
 def test_a_fleet_adds_the_architecture_alone(tmp_path: Path) -> None:

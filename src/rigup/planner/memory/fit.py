@@ -99,8 +99,8 @@ def _too_many_sequences(candidate: Candidate, most: int) -> Shortfall:
 
 def _too_many_requests(candidate: Candidate, held: int) -> Shortfall:
     message = (
-        f"{candidate.service.concurrency:,} requests at once (concurrency) are more than the {held:,} for whose states "
-        f"of {candidate.model.name} the KV cache has room with {candidate.checkpoint.label} on {candidate.engine.title}"
+        f"{candidate.checkpoint.label} on {candidate.engine.title}: the KV cache has room for the states of {held:,} "
+        f"requests at once, but concurrency is {candidate.service.concurrency:,}"
     )
     return Shortfall(candidate, "sequences", 0, message, f"set concurrency to at most {held:,}", _STATES_SOURCE)
 

@@ -31,7 +31,7 @@ DRIVER = "580.95.05"
 DRIVER_PACKAGES = "nvidia-open nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-kernel-support firmware-nvidia-gsp"
 DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
 # wheels of 3 GB and an environment of 9 GB; both take memory of this machine
-DISK = "16g"
+DISK = "20g"
 JOURNAL = "/run/rigup-chat/kernels"
 DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
 """Where a distribution's drop-ins are, which are not drift."""

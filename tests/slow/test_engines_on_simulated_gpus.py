@@ -27,9 +27,7 @@ SAID = {
     ("vllm", "8.6"): ("FlashAttention version 2", "MARLIN Fp8 MoE"),
     ("vllm", "9.0"): ("FlashAttention version 3", "FlashInferFp8DeepGEMM", "TRITON Fp8 MoE"),
     ("vllm", "12.0"): ("FlashAttention version 2", "DEEPGEMM Fp8 MoE"),
-    ("sglang", "8.6"): ("Use flashinfer backend", "Marlin kernel"),
     ("sglang", "9.0"): ("Use fa3 backend", "DeepGEMM JIT Compiling"),
-    ("sglang", "12.0"): ("Use flashinfer backend",),
 }
 
 

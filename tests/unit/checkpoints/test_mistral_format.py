@@ -85,7 +85,7 @@ def test_shapes_and_bytes_of_experts_and_latent_attention(tmp_path: Path) -> Non
         counted = sum(size for name, size in last.items() if any(module in name for module in modules))
         assert getattr(table.by_layer[2], part) == counted, part
     text = (name for name in every if name.endswith(".weight") and not name.startswith(("vision", "pre_mm")))
-    assert model.parameters == sum(every[name].elements for name in text), "scales are no weights"
+    assert model.parameters == sum(every[name].elements for name in text), "scales do not count as weights"
 
 
 def test_windows_that_come_again_every_few_layers(tmp_path: Path) -> None:

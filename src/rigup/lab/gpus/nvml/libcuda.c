@@ -528,9 +528,11 @@ static const char *kernel_in(const char *code)
 
 int cuLibraryLoadData(void **library, const void *code)
 {
-    made(library);
     const char *name = kernel_in(code);
-    return name ? named_kernel(*library, name), SUCCESS : SUCCESS;
+    made(library);
+    if (name)
+        named_kernel(*library, name);
+    return SUCCESS;
 }
 int cuLibraryLoadFromFile(void **library, const char *path) { return made(library), named_kernel(*library, path), SUCCESS; }
 int cuLibraryGetKernelCount(unsigned *count) { return *count = 1, SUCCESS; }

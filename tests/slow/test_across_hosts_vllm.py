@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.lab,
     pytest.mark.alone,
+    pytest.mark.rare,
     pytest.mark.rests_on("vLLM's package", "node groups", "environments"),
 ]
 SECONDS = 1800

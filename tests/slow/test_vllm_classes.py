@@ -48,6 +48,8 @@ CLASSES = {
     "gated_delta": True,
     "mamba": False,
 }
+# Those of most models of the catalogue. Each takes more than a minute of both processors.
+OFTEN_RUN = ("full", "latent", "gated_delta")
 # Plans count such states in the model's own type. On a processor with AVX-512 BF16, vLLM's build for CPUs keeps them in
 # float32 unless it is told that type: vLLM 0.32.0 platforms/cpu.py.
 FLAGS = {"gated_delta": {"--mamba-ssm-cache-dtype": "bfloat16"}}
@@ -106,7 +108,9 @@ def wait_until_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> 
     raise AssertionError(log.read_text(errors="replace")[-2000:])
 
 
-@pytest.mark.parametrize("kind", CLASSES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.rare] * (kind not in OFTEN_RUN)) for kind in CLASSES]
+)
 def test_the_log_says_what_the_plan_says(kind: str, python: Path, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

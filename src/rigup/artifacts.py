@@ -39,7 +39,7 @@ class LockedEnvironment(_LockedBuild):
 
     python: the version exactly as uv provides it ("3.12.12"); for the operating system's Python only "3.11".
     files: wheel file name to sha256. addresses: URL by file name, for wheels that the package index does not have.
-    bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock, or the index has no sizes.
+    bytes: of all wheels, packed as they are downloaded; 0 if an older rigup wrote the lock, or no server has the sizes.
     """
 
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+(\.[0-9]+)?$")]

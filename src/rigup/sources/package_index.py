@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from pypi_simple.html_stream import LinkParser
 
 from rigup.errors import InputError, MissingTool, Unreachable
 from rigup.sources.bounded_http import BoundedSession, BoundExceeded, read_json, require_time, time_limit
+from rigup.sources.downloads import LARGEST_DOWNLOAD, LENGTH
 
 TIMEOUT_S = 30
 PAGE_S = 120.0
@@ -89,6 +90,31 @@ def project_files(project: str, what: str | None = None, yanked: bool = False) -
     except (ValueError, UnsupportedRepoVersionError):
         message = f"{asked}: the server is not a package index"
         raise Unreachable(message, "see which index pip uses: pip config get global.index-url") from None
+
+
+def together(files: Iterable[IndexFile]) -> int:
+    """Bytes of all these files; 0, which is unknown, unless the size of each is known.
+
+    Pages in HTML have no sizes: asks the server of such a file for its length, and no further if one does not tell it.
+    """
+    total = 0
+    with time_limit(PAGE_S), index_session(LARGEST_PAGE) as session:
+        for file in files:
+            size = file.bytes or _length(session, file.url)
+            if not 0 < size <= LARGEST_DOWNLOAD:
+                return 0
+            total += size
+    return total
+
+
+def _length(session: requests.Session, url: str) -> int:
+    """The bytes of a file as its server states them; 0 if it does not."""
+    try:
+        answer = session.head(url, headers={"Accept-Encoding": "identity"}, timeout=TIMEOUT_S, allow_redirects=True)
+    except requests.RequestException:
+        return 0
+    stated = answer.headers.get("Content-Length", "")
+    return int(stated) if answer.ok and LENGTH.fullmatch(stated) else 0
 
 
 def index_session(most_bytes: int) -> BoundedSession:

@@ -22,7 +22,7 @@ from rigup.catalogue.engines import EngineVersion
 from rigup.errors import InputError, Unreachable
 from rigup.regular_files import sha256_of
 from rigup.sources.downloads import download
-from rigup.sources.package_index import IndexFile, file_name, find_links, project_files
+from rigup.sources.package_index import IndexFile, file_name, find_links, project_files, together
 from rigup.sources.uv import interpreter, python_release, run_uv
 from rigup.sources.wheel_tags import GLIBC, best_wheel, by_release, platform_name, target_tags
 
@@ -77,7 +77,7 @@ def resolve_environment(
         python_from=recipe.python_from,
         files=_hashes(wheels),
         addresses={wheel.name: wheel.url for n, wheel in wheels.items() if n in elsewhere and wheel.name not in local},
-        bytes=_together([wheel.bytes for wheel in wheels.values()]),
+        bytes=together(wheels.values()),
     )
     engine = wheels[canonicalize_name(recipe.project)]
     _require_catalogued(what, release, engine)
@@ -175,7 +175,7 @@ def _wheels(
         wheel = best_wheel([_file(each) for each in entry.get("wheels", [])], tags)
         if wheel is None:
             raise InputError(f"{what}: {name} is not built for {_platform(architecture, recipe.python)}", _where(name))
-        found[canonicalize_name(name)] = replace(wheel, sha256=wheel.sha256 or _hashed(wheel))
+        found[canonicalize_name(name)] = wheel if wheel.sha256 else _hashed(wheel)
     return found
 
 
@@ -196,29 +196,30 @@ def _question(recipe: EnvironmentRecipe, version: str, indexes: dict[str, str]) 
 
 
 def _file(wheel: dict[str, Any]) -> IndexFile:
-    path = Path(str(wheel["path"])) if "url" not in wheel else None
-    url = str(wheel["url"]) if path is None else path.as_uri()
-    size = int(wheel.get("size", 0)) if path is None else path.stat().st_size
+    url = str(wheel["url"]) if "url" in wheel else Path(str(wheel["path"])).as_uri()
+    path = _local_path(url)
+    size = path.stat().st_size if path else int(wheel.get("size", 0))
     return IndexFile(str(wheel.get("name") or file_name(url)), url, wheel.get("hashes", {}).get("sha256"), size)
 
 
-def _together(sizes: list[int]) -> int:
-    """Their sum; 0, which is unknown, if an index lacks one of them."""
-    return sum(sizes) if all(sizes) else 0
+def _local_path(url: str) -> Path | None:
+    """The path of a wheel that lies in a folder of this machine."""
+    address = urllib.parse.urlsplit(url)
+    return Path(urllib.parse.unquote(address.path)) if address.scheme == "file" else None
 
 
-def _hashed(wheel: IndexFile) -> str:
-    """The sha256 of a wheel whose index states none; downloads the wheel to compute it."""
-    if wheel.url.startswith("file:"):
-        return sha256_of(Path(urllib.parse.unquote(urllib.parse.urlsplit(wheel.url).path)))
+def _hashed(wheel: IndexFile) -> IndexFile:
+    """A wheel whose index states no sha256, with that of its content and its size; downloads it for that."""
+    if local := _local_path(wheel.url):
+        return replace(wheel, sha256=sha256_of(local))
     folder = cache_folder() / "sources"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix="hashing-") as part:
         path = Path(part) / "wheel"
         download(wheel.url, wheel.name, path)
-        sha256 = sha256_of(path)
-        path.replace(folder / sha256)
-    return sha256
+        found = replace(wheel, sha256=sha256_of(path), bytes=path.stat().st_size)
+        path.replace(folder / str(found.sha256))
+    return found
 
 
 def _refusal(what: str, output: str, platform: str) -> InputError | Unreachable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import zipfile
 from collections.abc import Iterator
@@ -34,20 +35,22 @@ def wheel(name: str, *requires: str, members: dict[str, bytes] | None = None) ->
 
 class StandInIndex(ThreadingHTTPServer):
     """`files`: by index ("simple" is pip's), then by file name. unhashed: indices that state no sha256.
-    yanked: files that their makers took back.
+    yanked: files that their makers took back. sizes: by file; an index in JSON states them, one in HTML states none.
+    lengths: whether the server states the length of a file that it is asked about.
 
     broken: projects whose page answers with this status. ranges: whether files are served in parts.
     `asked`: path and Range of every request.
     """
 
     daemon_threads = True
-    ranges = True
+    ranges = lengths = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, dict[str, bytes]] = {"simple": {}}
         self.unhashed: set[str] = set()
         self.yanked: set[str] = set()
+        self.sizes: dict[str, int] = {}
         self.broken: dict[str, int] = {}
         self.asked: list[tuple[str, str | None]] = []
 
@@ -107,13 +110,29 @@ class Handler(BaseHTTPRequestHandler):
             return
         status = self.server.broken.get(rest, 200)
         names = [name for name in files if name.split("-")[0].replace("_", "-").lower() == rest]
-        links = "".join(self.link(index, name) for name in names)
-        body = f"<!DOCTYPE html><html><body>{links}</body></html>".encode()
+        kind = "application/vnd.pypi.simple.v1+json" if self.server.sizes else "text/html"
+        body = (self.in_json(index, rest, names) if self.server.sizes else self.in_html(index, names)).encode()
         self.send_response(status if names or status != 200 else 404)
-        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body if with_body else b"")
+
+    def in_html(self, index: str, names: list[str]) -> str:
+        return f"<!DOCTYPE html><html><body>{''.join(self.link(index, name) for name in names)}</body></html>"
+
+    def in_json(self, index: str, project: str, names: list[str]) -> str:
+        files = [
+            {
+                "filename": name,
+                "url": f"/{index}/files/{name}",
+                "hashes": {"sha256": hashlib.sha256(self.server.files[index][name]).hexdigest()},
+                "size": self.server.sizes[name],
+            }
+            for name in names
+        ]
+        versions = sorted({name.split("-")[1] for name in names})
+        return json.dumps({"meta": {"api-version": "1.1"}, "name": project, "files": files, "versions": versions})
 
     def link(self, index: str, name: str) -> str:
         sha256 = hashlib.sha256(self.server.files[index][name]).hexdigest()
@@ -134,6 +153,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Accept-Ranges", "bytes")
         if status == 206:
             self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
-        self.send_header("Content-Length", str(len(part)))
+        if with_body or self.server.lengths:
+            self.send_header("Content-Length", str(len(part)))
         self.end_headers()
         self.wfile.write(part if with_body else b"")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.catalogue.engine_facts import EnvironmentRecipe
 from rigup.catalogue.engines import EngineVersion
 from rigup.errors import InputError, Unreachable
-from rigup.sources import python_environment
 from rigup.sources.python_environment import Resolution, resolve_environment
 from rigup.sources.wheel_tags import best_wheel, target_tags
 from tests.unit.sources.local_uv import local_uv
@@ -58,16 +58,26 @@ def refusal(version: str = "0.33.0", **recipe: Any) -> InputError | Unreachable:
     return error.value
 
 
-def test_sizes_of_wheels_are_those_that_the_index_states(tmp_path: Path) -> None:
-    (tmp_path / "here-1-py3-none-any.whl").write_bytes(b"abc")
-    wheels = [
-        {"url": "https://index.example/sized-1-py3-none-any.whl", "size": 7, "hashes": {"sha256": "a" * 64}},
-        {"url": "https://index.example/unsized-1-py3-none-any.whl"},
-        {"path": str(tmp_path / "here-1-py3-none-any.whl")},
-    ]
-    assert [python_environment._file(wheel).bytes for wheel in wheels] == [7, 0, 3]
-    assert python_environment._together([7, 3]) == 10
-    assert python_environment._together([7, 0, 3]) == 0, "a part would be taken for the whole"
+def size_of(index: StandInIndex, environment: LockedEnvironment) -> int:
+    return sum(len(files[name]) for files in index.files.values() for name in environment.files if name in files)
+
+
+def test_the_size_is_that_which_the_index_states(index: StandInIndex) -> None:
+    index.sizes = {name: 10**9 + number for number, name in enumerate(index.files["simple"])}
+    found = resolved().environment
+    assert found.bytes == sum(index.sizes[name] for name in found.files) > 3 * 10**9
+
+
+def test_where_the_index_states_no_sizes_the_files_tell_theirs(index: StandInIndex) -> None:
+    found = resolved().environment
+    assert found.bytes == size_of(index, found) > 0
+    index.lengths = False
+    assert resolved().environment == found.model_copy(update={"bytes": 0}), "a part would be taken for the whole"
+
+
+def test_sizes_beyond_reason_are_none(index: StandInIndex) -> None:
+    index.sizes = dict.fromkeys(index.files["simple"], 2**62)
+    assert resolved().environment.bytes == 0
 
 
 def test_one_wheel_a_package_for_each_kind_of_host(index: StandInIndex) -> None:
@@ -107,6 +117,7 @@ def test_wheels_of_another_index_have_their_address(index: StandInIndex) -> None
     found = resolved("0.33.0+cu130", indexes={"vllm": f"{index.url}/cu130"}).environment
     assert found.files[name] == sha256
     assert found.addresses == {name: f"{index.url}/cu130/files/{name}"}
+    assert found.bytes == size_of(index, found)
     assert sorted(found.files) == sorted([name, f"torch-2.14.0-cp312-cp312-{X86}.whl"])
 
 
@@ -121,6 +132,7 @@ def test_a_wheel_in_a_folder_that_pip_looks_in(
     found = resolved(indexes={"torch": f"{index.url}/nothing"})
     assert (found.local, found.environment.addresses) == ((name,), {})
     assert found.environment.files[name] == hashlib.sha256(wheel(name)).hexdigest()
+    assert found.environment.bytes == size_of(index, found.environment) + len(wheel(name))
 
 
 def test_an_engine_whose_wheel_is_not_the_catalogues(index: StandInIndex) -> None:

@@ -149,7 +149,7 @@ FAULTS: tuple[Fault, ...] = (
         was="if probe is not None and plan.memory:",
         becomes="if not (probe is not None and plan.memory):",
     ),
-    Fault(path="src/rigup/run/runner.py", line=198, was="return undisturbed", becomes="return None"),
+    Fault(path="src/rigup/run/runner.py", line=200, was="return undisturbed", becomes="return None"),
     Fault(path="src/rigup/run/services/chat.py", line=145, was='usage = content.get("usage")', becomes="usage = None"),
     Fault(
         path="src/rigup/run/weights/distribution.py",

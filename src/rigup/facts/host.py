@@ -82,6 +82,7 @@ class Probe:
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
     weights: folders of complete checkpoints. incoming: by folder, bytes of a checkpoint that is being downloaded.
+    kept_wheels: whether wheels of engines are in `layout.PACKAGES`, of earlier builds or of one that did not end.
     current, releases, units: by service, its release number, the release's manifest, and its unit.
     stopped: services that a user stopped, or whose `enabled` is False in the inventory.
     damaged: by service, the problem with its release's manifest; `releases` then lacks the service.
@@ -118,6 +119,7 @@ class Probe:
     built_by: dict[str, str] = field(default_factory=dict)
     weights: tuple[str, ...] = ()
     incoming: dict[str, int] = field(default_factory=dict)
+    kept_wheels: bool = False
     current: dict[str, str] = field(default_factory=dict)
     releases: dict[str, dict[str, Any]] = field(default_factory=dict)
     units: dict[str, UnitState] = field(default_factory=dict)

@@ -161,6 +161,10 @@ def _port(found: _Found, rest: str) -> None:
     )
 
 
+def _kept_wheels(found: _Found, rest: str) -> None:
+    found.values["kept_wheels"] = rest == "yes"
+
+
 def _incoming(found: _Found, rest: str) -> None:
     folder, kib = rest.rsplit(None, 1)
     found.values.setdefault("incoming", {})[folder] = count(kib, _MOST_KIB) * 1024
@@ -259,6 +263,7 @@ _READERS: dict[str, Callable[[_Found, str], None]] = {
     "memory_module": _memory_module,
     "port": _port,
     "incoming": _incoming,
+    "kept_wheels": _kept_wheels,
     "built_for": _built_for,
     "built_by": _built_by,
     "service": _service,

@@ -33,7 +33,7 @@ END { while (p + 4 <= n && byte[p + 1] >= 4 && byte[p] != 127) {
   for (e = p + byte[p + 1]; e + 1 < n && (byte[e] || byte[e + 1]); e++);
   if (byte[p] == 17) { s = ""; for (i = p; i < e; i++) s = s sprintf("%02x", byte[i]); print "memory_module " s }
   p = e + 2 } }'
-folders=; for folder in /opt /var/lib /etc /tmp; do [ -d $folder ] && folders="$folders $folder"; done
+folders=; for folder in /opt /var/lib /var/cache /etc /tmp; do [ -d $folder ] && folders="$folders $folder"; done
 within 10 df -k --output=file,size,avail,target $folders | while read -r folder size free mount; do
   writable=no; [ -w "$folder" ] && writable=yes
   [ -d "$folder" ] && echo "disk $folder $writable $size $free $mount"
@@ -91,6 +91,10 @@ for build in @BUILDS@/*/manifest.json; do
   [ -f "$build" ] || continue; name=${build%/manifest.json}; name=${name##*/}; echo "build $name"
   noted='H;${x;s/[ \n]//g;h;s/.*"made_for":\({[^}]*}\).*/built_for \1/p;g;s/.*"built_by":"\([^"]*\)".*/built_by \1/p}'
   sed -n "$noted" "$build" | while read -r key value || [ -n "$key" ]; do echo "$key $name $value"; done
+done
+for wheel in @PACKAGES@/wheels/*.whl @PACKAGES@/uv/archive-v*/*; do
+  case ${wheel##*/} in uv-*|smg-*) continue ;; esac
+  [ -e "$wheel" ] && echo "kept_wheels yes" && break
 done
 for receipt in @WEIGHTS@/*/*/*/.rigup-receipt.json; do [ -f "$receipt" ] && echo "weights ${receipt%/*}"; done
 for part in @WEIGHTS@/*/*/*.incoming; do
@@ -193,6 +197,7 @@ def definitions() -> str:
     return (
         _SCRIPT.replace("@BUILDS@", layout.BUILDS)
         .replace("@WEIGHTS@", layout.WEIGHTS)
+        .replace("@PACKAGES@", layout.PACKAGES)
         .replace("@CONFIGURATION@", layout.CONFIGURATION)
         .replace("@NVML_SECONDS@", str(_NVML_SECONDS))
         .replace("@NVML@", nvml)

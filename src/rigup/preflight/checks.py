@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
+from rigup.artifacts import LockedEnvironment
 from rigup.catalogue.systems import system_facts
 from rigup.facts.probe import Disk, Probe
 from rigup.operations.builds.source import name_of
@@ -20,7 +21,7 @@ from rigup.units import GIB, bytes_text
 CLOCK_SKEW_SECONDS = 300
 SPACE_FOR_A_BUILD = 2 * GIB
 SPACE_FOR_WEIGHTS_SHARE = 0.02
-UNPACKED = {"cuda": 2.2, "cpu": 3.4}
+UNPACKED = {"cuda": 2.15, "cpu": 3.4}
 """How much larger wheels are at least when unpacked, without bytecode, as measured (docs/builds.md, Python
 environments). Images count as they are packed in the registry."""
 IMAGES = "/var/lib/containers"
@@ -30,11 +31,17 @@ _FOREIGN = ("host-os", "host-init", "host-architecture")
 
 
 def preflight(
-    probe: Probe, plans: tuple[Plan, ...], now: float, remove: bool = False, disabled: tuple[str, ...] = ()
+    probe: Probe,
+    plans: tuple[Plan, ...],
+    now: float,
+    remove: bool = False,
+    disabled: tuple[str, ...] = (),
+    wheelhouse: bool = False,
 ) -> tuple[Finding, ...]:
     """All findings that prevent these plans from being applied to this host.
 
     now: this machine's time, in seconds since 1970. remove: the run also removes services that no plan names.
+    wheelhouse: wheels come from this machine, not from an index.
     """
     stopping = set(map(layout.unit_name, disabled))
     left_over = _left_over_units(probe, plans) - stopping
@@ -42,7 +49,7 @@ def preflight(
     return (
         *_operating_system(probe),
         *_clock(probe, now),
-        *_disks(probe, plans),
+        *_disks(probe, plans, wheelhouse),
         *(differences(plans[0].rig, probe) if plans else ()),
         *virtualisation_findings(plans, probe),
         *driver_findings(plans, probe),
@@ -99,13 +106,13 @@ def _clock(probe: Probe, now: float) -> Iterator[Finding]:
         )
 
 
-def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
+def _disks(probe: Probe, plans: tuple[Plan, ...], wheelhouse: bool) -> Iterator[Finding]:
     for disk in probe.disks:
         if not disk.writable:
             yield Finding(
                 rule="host-disk", message=f"{disk.folder} is not writable", hint="check whether it is mounted read-only"
             )
-    for users in _by_disk(probe, plans).values():
+    for users in _by_disk(probe, plans, wheelhouse).values():
         free = users[0][0].free_bytes
         if sum(size for _, _, size in users) > free:
             needs = " and ".join(f"{what} {bytes_text(size)} in {on.folder}" for on, what, size in users)
@@ -117,32 +124,45 @@ def _disks(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[Finding]:
             )
 
 
-def spare_bytes(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, int]:
-    """By mount, the free bytes that weights, builds, environments and images of these plans will leave there."""
+def spare_bytes(probe: Probe, plans: tuple[Plan, ...], wheelhouse: bool = False) -> dict[str, int]:
+    """By mount, the free bytes that weights, builds, environments and images of these plans will leave there.
+
+    wheelhouse: as for `preflight`.
+    """
     spare = {_mount(disk): disk.free_bytes for disk in probe.disks}
-    for mount, users in _by_disk(probe, plans).items():
+    for mount, users in _by_disk(probe, plans, wheelhouse).items():
         spare[mount] -= sum(size for _, _, size in users)
     return spare
 
 
-def uncounted_notes(probe: Probe, plans: tuple[Plan, ...]) -> Iterator[str]:
-    """Warnings about missing environments whose size the lock does not have."""
+def uncounted_notes(probe: Probe, plans: tuple[Plan, ...], wheelhouse: bool = False) -> Iterator[str]:
+    """Warnings about missing environments whose size the lock does not have. wheelhouse: as for `preflight`."""
     for build in _missing_builds(probe, plans):
         if (environment := build.environment) and not environment.bytes:
+            later = "; the host checks again before it unpacks them" if wheelhouse else ""
             yield (
                 f"warning: rigup.lock has no size of the wheels of {environment.engine} {environment.version}, so the "
-                "disk check leaves this environment out; the host checks again before it unpacks them. To add the "
-                f"size: rigup lock --upgrade {environment.engine}"
+                f"disk check leaves this environment out{later}. To add the size: rigup lock --upgrade "
+                f"{environment.engine}"
             )
 
 
-def _by_disk(probe: Probe, plans: tuple[Plan, ...]) -> dict[str, list[tuple[Disk, str, int]]]:
+def unpacked_bytes(environment: LockedEnvironment) -> int:
+    """How many bytes an environment's files have at least, without bytecode; 0 if the lock has no size of it."""
+    return int(environment.bytes * UNPACKED[environment.variant])
+
+
+def _by_disk(probe: Probe, plans: tuple[Plan, ...], wheelhouse: bool) -> dict[str, list[tuple[Disk, str, int]]]:
     """By mount, what goes there with its bytes: counted together, as it is written side by side."""
     builds = _missing_builds(probe, plans)
     environments = [build.environment for build in builds if build.environment]
+    # What was sent is kept as it is; uv's cache has what came from an index unpacked, and a build gets copies of it
+    # (programs.build_environment). Nobody knows which wheels are there already.
+    kept = sum(each.bytes if wheelhouse else unpacked_bytes(each) for each in environments if not probe.kept_wheels)
     needed = (
         (layout.BUILDS, "a build needs", SPACE_FOR_A_BUILD if any(build.method == "source" for build in builds) else 0),
-        (layout.BUILDS, "an environment needs", sum(int(each.bytes * UNPACKED[each.variant]) for each in environments)),
+        (layout.BUILDS, "an environment needs", sum(map(unpacked_bytes, environments))),
+        (layout.PACKAGES, "its packages, which the host keeps, need", kept),
         (layout.WEIGHTS, "the weights need", missing_weights(probe, plans, SPACE_FOR_WEIGHTS_SHARE)),
         (IMAGES, "an image needs", sum(build.image.bytes for build in builds if build.image)),
     )

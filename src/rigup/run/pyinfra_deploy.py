@@ -49,7 +49,8 @@ def deployment_of(host: Host) -> Deployment:
     except RigupError as error:
         raise DeployError(f"{error.message}\n    hint: {error.hint}") from None
     probe = read_probe(host)
-    findings = [*(f for plan in plans for f in plan.refusals), *preflight(probe, plans, time.time())]
+    against = preflight(probe, plans, time.time(), wheelhouse=settings.packages.wheelhouse is not None)
+    findings = [*(f for plan in plans for f in plan.refusals), *against]
     if findings:
         raise DeployError("\n".join(f"{finding.message}\n    hint: {finding.hint}" for finding in findings))
     return Deployment(plans, probe, settings)

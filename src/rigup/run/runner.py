@@ -179,15 +179,17 @@ class Run:
         return not found
 
     def _note_machine(self, name: str, probe: Probe) -> None:
-        plans = self.plans[name]
+        plans, wheelhouse = self.plans[name], self.context.settings[name].packages.wheelhouse is not None
         speed = memory_speed_note(plans[0].rig, probe) if plans else ""
-        for note in (*([speed] if speed else ()), *link_notes(plans, probe), *uncounted_notes(probe, plans)):
+        uncounted = uncounted_notes(probe, plans, wheelhouse)
+        for note in (*([speed] if speed else ()), *link_notes(plans, probe), *uncounted):
             report(Progress(name, "log", text=note))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:
         """The findings for which the run refuses a host."""
         settings = self.context.settings[name]
-        return preflight(probe, self.plans[name], time.time(), settings.remove, settings.disabled)
+        wheelhouse = settings.packages.wheelhouse is not None
+        return preflight(probe, self.plans[name], time.time(), settings.remove, settings.disabled, wheelhouse)
 
     def _lease(self, host: Host) -> bool:
         """Takes the lease. Returns whether no other run can have changed the host since the handshake."""

@@ -82,6 +82,7 @@ WORDS = {
     "kernel_installed": "6.1.0-10-amd64",
     "headers": "6.1.0-9-amd64",
     "incoming": "/var/lib/x 12",
+    "kept_wheels": "yes",
     "built_for": 'b {"cuda": "13.0", "compute_capabilities": ["8.6"]}',
     "service": "chat 3",
     "systemd": "NRestarts=3",

@@ -291,7 +291,7 @@ def test_the_script_runs_in_a_plain_shell_and_says_what_this_machine_is() -> Non
     probe = parse(run_script())
     assert probe.cpus >= 1
     assert probe.memory_kib > 0
-    assert {disk.folder for disk in probe.disks} == {"/opt", "/var/lib", "/etc", "/tmp"}
+    assert {disk.folder for disk in probe.disks} == {"/opt", "/var/lib", "/var/cache", "/etc", "/tmp"}
     assert all(0 < disk.free_bytes <= disk.size_bytes for disk in probe.disks)
 
 
@@ -311,6 +311,25 @@ def test_what_a_build_was_made_for_is_read_from_its_manifest(tmp_path: Path) -> 
     assert set(probe.builds) == set(manifests)
     assert probe.built_for == {"for-gpus": BuiltFor("13.0.2", ("8.6", "12.0"))}
     assert probe.built_by == {"for-gpus": "gpu1.lan"}
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("wheels/torch-2.14.0-cp312-cp312-manylinux_2_28_x86_64.whl", True),
+        ("wheels/uv-0.13.9-py3-none-manylinux_2_28_x86_64.whl", False),
+        ("wheels/smg-1.8.0-py3-none-manylinux_2_28_x86_64.whl", False),
+        ("wheels/torch-2.14.0-cp312-cp312-manylinux_2_28_x86_64.whl.part", False),
+        ("uv/archive-v0/Vn9QhLmVSAyhAUqX", True),
+        ("uv/wheels-v8", False),
+        ("", False),
+    ],
+)
+def test_wheels_of_engines_that_the_host_has_kept(tmp_path: Path, path: str, kept: bool) -> None:
+    (tmp_path / path).mkdir(parents=True, exist_ok=True)
+    text = script().replace(layout.PACKAGES, str(tmp_path))
+    done = subprocess.run(["sh", "-s"], input=text, capture_output=True, text=True, timeout=60)
+    assert parse(done.stdout.splitlines()).kept_wheels is kept
 
 
 @pytest.fixture

@@ -212,17 +212,34 @@ def test_what_lies_on_one_disk_needs_room_together() -> None:
     assert messages(replace(GOOD, disks=apart)) == []
 
 
-@pytest.mark.parametrize(("variant", "needs"), [("cuda", "9.2 GB"), ("cpu", "14.3 GB")])
+@pytest.mark.parametrize(("variant", "needs"), [("cuda", "9.0 GB"), ("cpu", "14.3 GB")])
 def test_an_environment_needs_room_for_its_unpacked_wheels(variant: Variant, needs: str) -> None:
     locked = LockedEnvironment(engine="vllm", version="1", python="3.12.1", variant=variant, files={}, bytes=42 * 10**8)
     plan = PLAN.model_copy(
         update={"build": Build(engine="vllm", version="1", method="wheel", variant=variant, environment=locked)}
     )
-    room = replace(GOOD, disks=(Disk("/opt", True, 9 * 10**9), *GOOD.disks[1:]))
-    assert messages(room, plan) == [f"an environment needs {needs} in /opt, but only 9.0 GB are free"]
+    room = replace(GOOD, disks=(Disk("/opt", True, 8 * 10**9), *GOOD.disks[1:]))
+    assert messages(room, plan) == [f"an environment needs {needs} in /opt, but only 8.0 GB are free"]
     assert plan.build
     there = name_of(plan.build, GOOD.architecture, GOOD.os)
     assert messages(replace(room, builds=(there,)), plan) == []
+
+
+@pytest.mark.parametrize(("wheelhouse", "kept"), [(False, "9.0 GB"), (True, "4.2 GB")])
+def test_the_wheels_that_a_host_keeps_need_room_too(wheelhouse: bool, kept: str) -> None:
+    locked = LockedEnvironment(engine="vllm", version="1", python="3.12.1", files={}, bytes=42 * 10**8)
+    build = Build(engine="vllm", version="1", method="wheel", environment=locked)
+    plan = PLAN.model_copy(update={"build": build, "checkpoint": None})
+    room = Disk("/opt", True, 13 * 10**9, mount="/")
+    host = replace(GOOD, disks=(room, replace(room, folder="/var/cache")))
+    (finding,) = preflight(host, (plan,), NOW, wheelhouse=wheelhouse)
+    assert f" 9.0 GB in /opt and its packages, which the host keeps, need {kept} in /var/cache, " in finding.message
+    large = replace(room, free_bytes=20 * 10**9)
+    whole = replace(GOOD, disks=(large, replace(large, folder="/var/cache")))
+    assert preflight(whole, (plan,), NOW, wheelhouse=wheelhouse) == ()
+    left = 20 * 10**9 - int(42 * 10**8 * (3.15 if wheelhouse else 4.3))
+    assert spare_bytes(whole, (plan,), wheelhouse)["/"] == left
+    assert preflight(replace(host, kept_wheels=True), (plan,), NOW, wheelhouse=wheelhouse) == ()
 
 
 def test_an_environment_without_a_size_is_left_out_and_said() -> None:
@@ -234,7 +251,9 @@ def test_an_environment_without_a_size_is_left_out_and_said() -> None:
     assert messages(full, plan) == []
     (note,) = uncounted_notes(full, (plan,))
     assert note.startswith("warning: rigup.lock has no size of the wheels of vllm 1, so the disk check leaves")
-    assert note.endswith("To add the size: rigup lock --upgrade vllm")
+    assert note.endswith("this environment out. To add the size: rigup lock --upgrade vllm")
+    (sent,) = uncounted_notes(full, (plan,), wheelhouse=True)
+    assert "; the host checks again before it unpacks them. " in sent
     assert plan.build
     there = replace(full, builds=(name_of(plan.build, GOOD.architecture, GOOD.os),))
     assert list(uncounted_notes(there, (plan,))) == []

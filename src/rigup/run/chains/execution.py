@@ -72,7 +72,8 @@ class HostExecution:
         main = [operation for operation in self.order if not self.steps[operation].beside]
         self._prefetch_facts()
         if self.result.probe:
-            leave_room(self.host, spare_bytes(self.result.probe, self.context.plans[self.host.name]))
+            plans, packages = self.context.plans[self.host.name], self.context.settings[self.host.name].packages
+            leave_room(self.host, spare_bytes(self.result.probe, plans, packages.wheelhouse is not None))
         reboots.around(self.host, self._pause, self._resume)
         try:
             for position, operation in enumerate(main):

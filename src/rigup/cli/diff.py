@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> int:
         print_json(output)
     else:
         out = lines()
-        summary.show_changes(results, out)
+        if summary.show_changes(results, out):
+            summary.show_how_long(inspected, out)
         show_drift(drift, out)
         summary.show_results(results, out)
     return exit_code(results)

@@ -34,11 +34,16 @@ def show_how_long(run: Run, out: Lines) -> None:
     """Prints what of the changes takes minutes; hosts with the same ahead of them share the line."""
     from rigup.cli.output.foreseen import sentences  # a run that changes nothing goes without
     from rigup.facts.probe import Probe
+    from rigup.operations.weights.checkpoint import step_name
+    from rigup.operations.weights.upload import offered_bytes
 
     hosts: dict[tuple[str, ...], list[str]] = {}
     for name, result in run.results.items():
-        limit, _ = run.context.settings[name].weights_limits
-        found = sentences(run.plans[name], result.changes, result.probe or Probe(), limit)
+        plans, settings = run.plans[name], run.context.settings[name]
+        offered: dict[str, int] = {}
+        if wheelhouse := settings.packages.wheelhouse:
+            offered = {step_name(one): offered_bytes(one, wheelhouse) for plan in plans for one in plan.checkpoints}
+        found = sentences(plans, result.changes, result.probe or Probe(), settings, offered)
         hosts.setdefault(tuple(found), []).append(name)
     for words, names in hosts.items():
         where = "" if len(run.results) == 1 else f" on {names[0]}" + f" and {len(names) - 1} more" * (len(names) > 1)

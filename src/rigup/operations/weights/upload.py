@@ -14,6 +14,7 @@ from rigup.facts.verified_files import VerifiedFiles
 from rigup.host import Host
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.plan import Checkpoint
 from rigup.units import bytes_text
 
 CHUNK = 32 * 2**20
@@ -51,6 +52,13 @@ def offered(job: dict[str, Any], wheelhouse: Path) -> list[dict[str, Any]]:
     """The files of a job that the wheelhouse has completely."""
     source = _source(job, wheelhouse)
     return [file for file in job["files"] if _size(source / file["path"]) == file["size"]]
+
+
+def offered_bytes(checkpoint: Checkpoint, wheelhouse: Path) -> int:
+    """Bytes of a checkpoint's files that the wheelhouse has completely: the others come from the hub."""
+    files = [file.model_dump() for file in checkpoint.files]
+    job = {"repo": checkpoint.repo, "revision": checkpoint.revision, "files": files}
+    return sum(file["size"] for file in offered(job, wheelhouse)) if checkpoint.revision else 0
 
 
 def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Collection[str] | None = None) -> None:

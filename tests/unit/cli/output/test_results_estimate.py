@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 from rigup.cli.output import results
 from rigup.cli.output.console import Console
 from rigup.errors import InputError
+from rigup.lock import LockedFile
+from rigup.plan import Checkpoint
 from rigup.preflight import checks
 from rigup.run import audit_log
 from rigup.run.chains.timing import StepTime
 from rigup.run.result import Change, HostResult
+from rigup.settings import HostSettings, PackageSource
 from tests.terminal import plain
 
 GB = 10**9
@@ -55,3 +59,21 @@ def test_without_records_a_measurement_tells_of_the_weights(monkeypatch: pytest.
 
 def test_without_either_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, {"gpu1": [], "gpu2": []}, {}) == ("", None)
+
+
+def test_hosts_with_a_wheelhouse_are_told_what_it_sends(tmp_path: Path) -> None:
+    (tmp_path / "weights/org/m/abc").mkdir(parents=True)
+    (tmp_path / "weights/org/m/abc/a.gguf").write_bytes(b"12345")
+    files = [LockedFile(path=name, size=5, sha256="a" * 64) for name in ("a.gguf", "b.gguf")]
+    checkpoint = Checkpoint(repo="org/m", quant="Q4", bytes=10, revision="abc", files=tuple(files))
+    plan = SimpleNamespace(build=None, driver=None, checkpoints=(checkpoint,))
+    settings = {"gpu1": HostSettings(packages=PackageSource(wheelhouse=tmp_path)), "gpu2": HostSettings()}
+    hosts = {name: HostResult(name, "differs", [Change("weights", "weights org/m Q4")]) for name in settings}
+    output = io.StringIO()
+    run: Any = SimpleNamespace(
+        results=hosts, plans=dict.fromkeys(hosts, (plan,)), context=SimpleNamespace(settings=settings)
+    )
+    results.show_how_long(run, Console(file=output, width=300))
+    first, second = plain(output.getvalue()).splitlines()
+    assert first.startswith("this takes a while on gpu1: download 5 B: ") and "; send 5 B from this machine: " in first
+    assert second.startswith("this takes a while on gpu2: download 10 B: ") and "send" not in second

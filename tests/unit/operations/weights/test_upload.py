@@ -11,9 +11,11 @@ import pytest
 from pyinfra.api.command import StringCommand
 
 from rigup.errors import HostFailed
+from rigup.lock import LockedFile
 from rigup.operations.primitives import remote
 from rigup.operations.weights import upload
-from rigup.operations.weights.upload import offered, send_weights
+from rigup.operations.weights.upload import offered, offered_bytes, send_weights
+from rigup.plan import Checkpoint
 from rigup.programs.weights.fetch_weights import Fetch
 from rigup.programs.weights.weights_folder import FetchJob, File, Receipt, load_job
 from tests.unit.local_host import LocalHost
@@ -64,6 +66,10 @@ def part(job: dict[str, Any], name: str) -> Path:
 def test_what_the_wheelhouse_has_is_sent_and_no_more(job: dict[str, Any], tmp_path: Path) -> None:
     house = tmp_path / "house"
     assert [file["path"] for file in offered(job, house)] == ["a.gguf", "b.gguf"]
+    files = tuple(LockedFile(**file) for file in job["files"])
+    checkpoint = Checkpoint(repo="org/model", quant="Q4", bytes=3 * len(CONTENT), revision="rev", files=files)
+    assert offered_bytes(checkpoint, house) == 2 * len(CONTENT)
+    assert offered_bytes(checkpoint.model_copy(update={"revision": None}), house) == 0
 
     send_weights(Line(), job, house, {"b.gguf"})
 

@@ -85,7 +85,8 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
     if lock.smg:
         found["smg"] = (lock.smg, lock.smg.version)
     for environment in lock.environments:
-        text = f"{len(environment.files)} packages, Python {environment.python}"
+        size = f" ({bytes_text(environment.bytes)})" if environment.bytes else ""
+        text = f"{len(environment.files)} packages{size}, Python {environment.python}"
         found[f"environment {build_label(environment.name)}"] = (environment, text)
     for image in lock.images:
         found[f"image {build_label(image.name)}"] = (image, f"{image.repository} {image.digest[:19]}")

@@ -39,6 +39,7 @@ class Index:
         self.lacking: set[str] = set()
         self.local: tuple[str, ...] = ()
         self.wheel: str | None = None
+        self.bytes = 0
         self.compiler = "nvidia_cuda_nvcc-13.0.88-py3-none-any.whl"
 
     def pin_wheels(self, project: str, version: str | None, asked: str) -> tuple[str, dict[str, str]]:
@@ -63,6 +64,7 @@ class Index:
             architecture=architecture,
             python="3.12.16",
             files=dict.fromkeys(sorted(names), "a" * 64),
+            bytes=self.bytes,
         )
         sha256 = self.wheel or package(release.engine, release.version)["sha256"]
         own = IndexFile(names[0], "file:///nowhere", sha256)
@@ -265,6 +267,20 @@ def test_an_upgrade_takes_the_newest_packages_of_the_version_in_use(fleet: Fleet
     assert (chosen.name, chosen.after) == ("engine vllm", "0.33.0")
     assert (change.kind, change.packages) == ("moved", (PackageMove("torch", "2.14.0", "2.14.1"),))
     assert (after.uv, after.checkpoints) == (before.uv, before.checkpoints)
+
+
+def test_a_lock_without_sizes_stays_as_it_is_until_its_packages_are_resolved_again(fleet: Fleet, index: Index) -> None:
+    before = fleet.lock()
+    written = fleet.path.read_bytes()
+    assert b"\nbytes" not in written
+    index.bytes = 4_290_616_652
+    fleet.lock()
+    assert (fleet.path.read_bytes(), fleet.stale()) == (written, ())
+    after = fleet.lock(upgrade="vllm=0.33.0")
+    (_, change) = changes(before, after)
+    assert (change.before, change.after) == ("4 packages, Python 3.12.16", "4 packages (4.3 GB), Python 3.12.16")
+    assert (change.packages, fleet.stale()) == ((), ())
+    assert fleet.path.read_bytes().count(b"\nbytes = 4290616652\n") == 1
 
 
 def test_a_version_that_a_service_names_is_not_moved(fleet: Fleet, index: Index) -> None:

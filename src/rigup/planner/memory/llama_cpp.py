@@ -18,6 +18,7 @@ from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
 from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,
+    LLAMA_CPP_NCCL,
     LLAMA_CPP_RESERVE,
     PIPELINE_COPIES,
     UNIFIED_MEMORY_RESERVE,
@@ -106,6 +107,8 @@ def _cut(
         cut += (layer.total - layer.whole - shared) / ranks
     left_over = len(candidate.model.attention) * max(layer.total for layer in weights.layers)
     held, kept, overhead = whole + cut + left_over, sum(caches), candidate.runtime.total + buffers
+    # Upstream's images have none (noonghunna/club-3090#928 on server-cuda-b10236).
+    overhead += LLAMA_CPP_NCCL[ranks > 2] if candidate.build == "source" else 0
     reserves = (UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE for gpu in candidate.gpus)
     free = min(room * (1 - reserve) for room, reserve in zip(rooms, reserves, strict=True)) - overhead
     if held + kept > free:

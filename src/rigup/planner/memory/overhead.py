@@ -30,6 +30,9 @@ UNIFIED_MEMORY_RESERVE = 0.05
 PIPELINE_COPIES = 4
 # NCCL between stages of one GPU each: what two ranks take beyond one before other buffers came (catalogue/runtimes).
 _PIPELINE_NCCL = 450 * MIB
+# NCCL of one llama-server on each GPU, between two and among more, MiB: NVIDIA/nccl#964, four A100 with NVLink after an
+# all-reduce of 4 MiB each; its author says several hundred MB in llama.cpp#21746. Not measured with llama.cpp.
+LLAMA_CPP_NCCL = (544 * MIB, 688 * MIB)
 # What a server process takes of host memory before any weights: llama-server; one Python rank of vLLM or SGLang.
 LLAMA_CPP_HOST = 300 * MIB
 TENSOR_ENGINE_HOST = 5 * GIB

@@ -105,7 +105,16 @@ def test_layers_cut_by_tensor_are_shared_out_evenly() -> None:
     held = sum(use.weights for use in whole.usage) / 4
     assert held < one.weights < held + 1.5 * layer
     assert one.kv_cache == pytest.approx(sum(use.kv_cache for use in whole.usage) / 4)
-    assert compute_mib(cut) < compute_mib(whole), "steps are not pipelined"
+    assert compute_mib(cut) - 688 < compute_mib(whole), "steps are not pipelined, but NCCL has its part"
+
+
+def test_nccl_counts_where_layers_are_cut_and_llama_cpp_is_compiled() -> None:
+    asked = {"model": "Llama-3.3-70B-Instruct", "quant": "Q4_K_M", "engine": "llama.cpp", "context": 4096}
+    two, four, image = (
+        compute_mib(served("4x RTX PRO 6000 Blackwell Workstation Edition", {**asked, **more}, 64))
+        for more in ({"tensor_parallel": 2}, {"tensor_parallel": 4}, {"tensor_parallel": 4, "build": "image"})
+    )
+    assert (two - image, four - image) == (pytest.approx(544), pytest.approx(688))
 
 
 def test_what_llama_cpp_does_not_cut_is_whole_on_each_gpu() -> None:

@@ -115,7 +115,7 @@ def _server_of(build: Build, builder: Builder, archive: Path | None = None) -> b
         pinned = LockedSource(**{key: getattr(build, key) for key in LockedSource.model_fields})
         archive = archive or fetch_source(pinned, cache_folder() / "sources", silent)
         check = (("bin/llama-server", "--version"), version.removeprefix("b"))
-        job = partial(compile_job, build, name, str(archive), check, CONTROLLER)
+        job = partial(compile_job, build, name, str(archive), "", check, CONTROLLER)
         compiled(builder, name, job, lambda done, of: print(f"{version}: {done} of {of}", end="\r"))
     with tarfile.open(builder.archive(name)) as tar:
         file = tar.extractfile(f"{name}/bin/llama-server")

@@ -95,6 +95,33 @@ class CudaCompiler(Frozen):
         return self.model_copy(update={"kernels": kernels, "kernels_of": {}, "compute_capabilities": chosen})
 
 
+class WheelLibrary(Frozen):
+    """A library that a build from source is compiled with and keeps beside its programs, as a wheel brings it.
+
+    project, version: of the wheel on the package index. cuda: the major version that it is for. folder: below the
+    wheel's root, with headers and the library. file: the library, below that folder. flags: CMake's, in place of a
+    recipe's of the same names; {library} stands for the unpacked folder.
+    wheel, sha256: its file for the rig's architecture, as locked; "" while it is not, and in the catalogue.
+    """
+
+    project: Word
+    version: Word
+    cuda: Word
+    folder: str
+    file: str
+    flags: tuple[str, ...]
+    source: str
+    wheel: str = ""
+    sha256: str = ""
+
+    def as_locked(self, locked: "LockedNccl | None", architecture: Architecture) -> Self:
+        """The library with the wheel that a lock has for an architecture."""
+        wheel = locked.wheel(architecture) if locked else None
+        if locked is None or wheel is None:
+            return self
+        return self.model_copy(update={"version": locked.version, "wheel": wheel, "sha256": locked.files[wheel]})
+
+
 class LockedHarness(Frozen):
     """Every Python package of the evaluation harness, for controlling machines of one kind: one wheel a package.
 
@@ -113,7 +140,7 @@ class LockedHarness(Frozen):
 
 
 class _LockedProgram(Frozen):
-    """A program in wheels: its version, and its wheels by file name, one for each architecture in use."""
+    """A program or library in wheels: its version, and its wheels by file name, one for each architecture in use."""
 
     version: Word
     files: dict[str, Sha256]
@@ -133,6 +160,12 @@ class LockedSmg(_LockedProgram):
     """smg, with which a gateway routes by prefix."""
 
     files: dict[Annotated[str, Field(pattern=r"^smg-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
+
+
+class LockedNccl(_LockedProgram):
+    """NCCL, which llama.cpp is compiled with where it cuts layers for several GPUs."""
+
+    files: dict[Annotated[str, Field(pattern=r"^nvidia_nccl_cu[0-9]+-[A-Za-z0-9_.+-]+\.whl$")], Sha256]
 
 
 class LockedImage(_LockedBuild):

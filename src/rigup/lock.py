@@ -11,6 +11,7 @@ from rigup.artifacts import (
     LockedEnvironment,
     LockedHarness,
     LockedImage,
+    LockedNccl,
     LockedSmg,
     LockedUv,
     Sha256,
@@ -139,6 +140,7 @@ class Lock(Frozen):
     cuda_toolkit: LockedCudaToolkit | None = None
     uv: LockedUv | None = None
     smg: LockedSmg | None = None
+    nccl: LockedNccl | None = None
     sources: tuple[LockedSource, ...] = ()
     environments: tuple[LockedEnvironment, ...] = ()
     images: tuple[LockedImage, ...] = ()

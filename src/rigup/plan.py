@@ -7,7 +7,15 @@ offline, and a `BoundPlan` is exact: it includes the results of probing the host
 from collections.abc import Iterable
 from typing import Literal
 
-from rigup.artifacts import Architecture, CudaCompiler, LockedEnvironment, LockedImage, LockedUv, Variant
+from rigup.artifacts import (
+    Architecture,
+    CudaCompiler,
+    LockedEnvironment,
+    LockedImage,
+    LockedUv,
+    Variant,
+    WheelLibrary,
+)
 from rigup.layout import weights_folder
 from rigup.lock import LockedFile
 from rigup.node import Node, PeerPort, address_of
@@ -95,6 +103,7 @@ class Build(Frozen):
     provides: versions of distributions that the environment replaces without containing them.
     compiler: None where the engine compiles no GPU kernels on the host, or comes with all that it needs for them.
     made_for: None for a build that needs no GPU.
+    library: what a build from source should be compiled with; None for most.
     Nothing in it depends on a host beyond the rig.
     """
 
@@ -119,12 +128,18 @@ class Build(Frozen):
     image: LockedImage | None = None
     compiler: CudaCompiler | None = None
     made_for: MadeFor | None = None
+    library: WheelLibrary | None = None
 
     @property
     def own_compiler(self) -> CudaCompiler | None:
         """Its compiler, if the locked packages have it: locks of rigup before December 2026 do not."""
         wanted, there = self.compiler, self.environment
         return wanted if wanted and there and there.has(wanted.package, wanted.series) else None
+
+    @property
+    def own_library(self) -> WheelLibrary | None:
+        """Its library, if the lock has it: those of rigup before December 2026 do not."""
+        return self.library if self.library and self.library.wheel else None
 
 
 class Checkpoint(Frozen):

@@ -15,13 +15,14 @@ from rich.console import Console
 from rigup.cli.output.plan import show
 from rigup.cli.output.plan_json import plan_as_json
 from rigup.commands.swap_groups import as_groups, taking_turns
+from rigup.lock import Lock
 from rigup.operations.builds.source import name_of
 from rigup.plan import Plan
 from rigup.systemd.service import unit
 from tests.golden.golden import assert_golden
 from tests.nodes import unbound
 from tests.terminal import Terminal
-from tests.unit.planner.asking import side_by_side
+from tests.unit.planner.asking import NCCL, side_by_side
 
 TURNS = {"swap": True}
 SMALL = {"model": "SmolLM2-135M-Instruct", **TURNS}
@@ -72,6 +73,16 @@ def test_a_group_with_a_quick_build_has_one_and_says_so() -> None:
     file = Terminal()
     show(plans, Console(file=file, width=80, highlight=False, color_system=None))
     assert_golden("swap/quick-build.txt", file.getvalue())
+
+
+def test_a_group_with_one_that_cuts_layers_has_the_build_with_nccl() -> None:
+    services = {"first": SMALL, "second": {**SMALL, "engine": "llama.cpp", "tensor_parallel": 2, "served_name": "cut"}}
+    apart = side_by_side(services, "2x RTX 3090", 128, Lock(nccl=NCCL))
+    assert [plan.build is not None and plan.build.own_library is not None for plan in apart] == [False, True]
+    plans = taking_turns(apart)
+    (whole,) = as_groups(plans)
+    assert [plan.build for plan in (whole, *plans)] == [apart[1].build] * 3
+    assert [("split-mode = tensor" in plan.swap.preset) for plan in plans if plan.swap] == [False, True]
 
 
 @pytest.mark.parametrize("name", GROUPS)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+from rigup.artifacts import WheelLibrary
 from rigup.catalogue.abilities import KINDS, Abilities, Addition
 from rigup.catalogue.data_files import DATA, validated
 from rigup.catalogue.engine_facts import (
@@ -49,6 +50,7 @@ class EngineChange(Frozen):
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
     rpc: RpcRecipe | None = None
+    nccl: WheelLibrary | None = None
     archive: str | None = None
     archive_root: str = ""
     images: tuple[Image, ...] = ()
@@ -122,6 +124,7 @@ class EngineFile(EngineChange):
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,
             rpc=self.rpc,
+            nccl=self.nccl if self.nccl and (release.cuda or "").startswith(f"{self.nccl.cuda}.") else None,
             images=tuple(of_release(known, version, "tag") for known in self.images if known.holds(version)),
             environments=tuple(
                 of_release(known, version, "indexes", "provides") for known in self.environments if known.holds(version)

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from packaging.version import Version
 
-from rigup.artifacts import Sha256, Variant
+from rigup.artifacts import Sha256, Variant, WheelLibrary
 from rigup.catalogue.abilities import Abilities, AbilityList, Kind
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_facts import (
@@ -54,7 +54,7 @@ class EngineVersion(EngineRelease):
     """One release with all facts of the engine that apply to it.
 
     abilities: what it can serve. mistral_format: None where it does not read it. cuda_needs: None for a release without
-    CUDA.
+    CUDA. nccl: for builds that reduce over several GPUs; None where it is not for the release's CUDA.
     """
 
     engine: EngineName
@@ -68,6 +68,7 @@ class EngineVersion(EngineRelease):
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
     rpc: RpcRecipe | None = None
+    nccl: WheelLibrary | None = None
     images: tuple[Image, ...] = ()
     environments: tuple[EnvironmentRecipe, ...] = ()
     source: str
@@ -146,12 +147,16 @@ class EngineVersion(EngineRelease):
         return next((known for known in self.environments if known.variant == variant), None)
 
     def recipe(
-        self, capabilities: Iterable[str], across_hosts: bool = False, toolkit: str | None = None
+        self,
+        capabilities: Iterable[str],
+        across_hosts: bool = False,
+        toolkit: str | None = None,
+        library: WheelLibrary | None = None,
     ) -> Recipe | None:
         """How to build it for GPUs of these compute capabilities, or for the CPU if there are none.
 
         across_hosts: include the RPC backend that joins several hosts. toolkit: the version of the CUDA toolkit; by
-        default the first of the release that the engine is made for.
+        default the first of the release that the engine is made for. library: what it is compiled with.
         """
         architectures = [capability.replace(".", "") for capability in capabilities]
         recipe = self.recipes.get("cuda" if architectures else "cpu")
@@ -160,6 +165,10 @@ class EngineVersion(EngineRelease):
             recipe = recipe.model_copy(update=more)
         if recipe is None:
             return None
+        if library is not None:
+            named_again = {flag.partition("=")[0] for flag in library.flags}
+            kept = (flag for flag in recipe.flags if flag.partition("=")[0] not in named_again)
+            recipe = recipe.model_copy(update={"flags": (*kept, *library.flags)})
         cuda = (f"-DCMAKE_CUDA_ARCHITECTURES={';'.join(architectures)}",) if architectures else ()
         series = ".".join((toolkit or self.cuda or "").split(".")[:2])
         names = {"{version}": self.version, "{number}": self.version.removeprefix("b")}

@@ -56,8 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--upgrade",
         metavar="NAME[=VERSION]",
-        help="upgrade one pin; NAME is a repository, an engine, driver, cuda-toolkit, uv, smg, moe-configs or eval; "
-        "without VERSION: latest commit on main (repository), latest release (uv, smg), else the catalogue's default",
+        help="upgrade one pin; NAME is a repository, an engine, driver, cuda-toolkit, uv, smg, nccl, moe-configs or "
+        "eval; without VERSION: latest commit on main (repository), latest release (uv, smg), else the catalogue's "
+        "default",
     )
     parser.add_argument(
         "--vendor",

@@ -29,11 +29,11 @@ def taking_turns(plans: Sequence[Plan]) -> tuple[Plan, ...]:
         return tuple(plans)
     command, names = _router(group[0]), [plan.service.name for plan in group]
     widest = max(group, key=lambda plan: len(plan.memory))
+    # One build serves all of them: where one is to have a library, that.
+    build = next((plan.build for plan in group if plan.build and plan.build.library), group[0].build)
+    shared = {"command": command, "environment": widest.environment, "build": build}
     turns = {
-        plan.service.name: plan.model_copy(
-            update={"command": command, "environment": widest.environment, "swap": _swap(plan, names, widest)}
-        )
-        for plan in group
+        plan.service.name: plan.model_copy(update={**shared, "swap": _swap(plan, names, widest)}) for plan in group
     }
     return tuple(turns.get(plan.service.name, plan) for plan in plans)
 

@@ -84,6 +84,8 @@ def _pins(lock: Lock) -> dict[str, tuple[object, str]]:
         found["uv"] = (lock.uv, lock.uv.version)
     if lock.smg:
         found["smg"] = (lock.smg, lock.smg.version)
+    if lock.nccl:
+        found["nccl"] = (lock.nccl, lock.nccl.version)
     for environment in lock.environments:
         size = f" ({bytes_text(environment.bytes)})" if environment.bytes else ""
         text = f"{len(environment.files)} packages{size}, Python {environment.python}"

@@ -29,6 +29,7 @@ from rigup.lockfile.upgrade import (
     DRIVER,
     EVAL,
     MOE_CONFIGS,
+    NCCL,
     SMG,
     UV,
     Upgrade,
@@ -145,6 +146,8 @@ def _supplied(lock: Lock, missing: Needs, kept: Lock, resolver: Resolver) -> Loc
         lock = lock.model_copy(update={"uv": uv})
     if missing.smg:
         lock = lock.model_copy(update={"smg": kept.smg or resolver.smg()})
+    if missing.nccl:
+        lock = lock.model_copy(update={"nccl": kept.nccl or resolver.nccl(missing.nccl)})
     for build, plan in missing.environments.items():
         assert lock.uv is not None
         there = kept.environment(*build)
@@ -195,6 +198,11 @@ def _upgraded(project: Project, lock: Lock, upgrade: Upgrade, resolver: Resolver
         uv = lock.uv or resolver.uv()
         harnesses = [resolver.harness(uv, upgrade.version)]
         return with_entries(lock, harnesses=harnesses).model_copy(update={"uv": uv})
+    if upgrade.name == NCCL:
+        plan = needs_of(plan_project(project, lock, resolver.catalogue)).nccl
+        if plan is None:
+            raise InputError(f"{upgrade}: no service uses NCCL", "see what each service uses: rigup plan")
+        return lock.model_copy(update={"nccl": resolver.nccl(plan, upgrade.version, str(upgrade))})
     if (new := unlisted_release(upgrade, resolver.catalogue)) is not None:
         resolver.add_release(new, str(upgrade))
     needs = needs_of(plan_project(project, lock, resolver.catalogue))
@@ -246,6 +254,7 @@ def _with_used_by_others(project: Project, lock: Lock, kept: Lock, catalogue: Ca
             "cuda_toolkit": lock.cuda_toolkit or (kept.cuda_toolkit if any(n.cuda_toolkit for n in found) else None),
             "uv": lock.uv or (kept.uv if lock.environments else None),
             "smg": lock.smg or (kept.smg if any(needs.smg for needs in found) else None),
+            "nccl": lock.nccl or (kept.nccl if any(needs.nccl for needs in found) else None),
             "inputs": {key: lock.inputs[key] for key in (own, *others) if key in lock.inputs},
         }
     )

@@ -30,7 +30,7 @@ class Needs:
     """Each dict holds the first plan that needs an item: checkpoints by (repository, quantisation), sources by (engine,
     version), environments and images by (engine, version, variant, architecture).
 
-    driver, cuda_toolkit, uv: whether any plan needs one. smg: whether a gateway does.
+    driver, cuda_toolkit, uv: whether any plan needs one. smg: whether a gateway does. nccl: the first plan that does.
     free: engines of services without a version. refused: refused plans, which need nothing. moe_configs: tuned kernels,
     path to sha256. systems: of the rigs, as far as they are declared.
     """
@@ -47,6 +47,7 @@ class Needs:
     moe_configs: dict[str, str] = field(default_factory=dict)
     systems: frozenset[str] = frozenset()
     smg: bool = False
+    nccl: Plan | None = None
 
     def missing(self, lock: Lock) -> Needs:
         """The needs that a lock does not meet. A checkpoint without files counts as missing."""
@@ -63,6 +64,7 @@ class Needs:
             uv=self.uv and not (lock.uv and all(lock.uv.wheel(architecture) for architecture in ARCHITECTURES)),
             moe_configs={path: sha256 for path, sha256 in self.moe_configs.items() if path not in lock.moe_configs},
             smg=self.smg and lock.smg is None,
+            nccl=None if lock.nccl else self.nccl,
             free=frozenset(),
             refused=(),
         )
@@ -76,6 +78,7 @@ class Needs:
         images = (f"image {build_label(name)}" for name in sorted(self.images))
         kernels = (f"moe-config {path}" for path in sorted(self.moe_configs))
         single = {"driver": self.driver, "cuda-toolkit": self.cuda_toolkit, "uv": self.uv, "smg": self.smg}
+        single["nccl"] = self.nccl is not None
         wanted = (name for name, is_wanted in single.items() if is_wanted)
         return (*wanted, *checkpoints, *sources, *environments, *images, *kernels)
 
@@ -127,6 +130,7 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         refused=tuple(plan for plan in plans if plan.verdict == "refused"),
         moe_configs={path: sha for plan in accepted if plan.moe_config for path, sha in plan.moe_config.pins.items()},
         systems=frozenset(plan.rig.os for plan in accepted if plan.rig.os),
+        nccl=next((plan for plan in accepted if plan.build and plan.build.library), None),
     )
 
 

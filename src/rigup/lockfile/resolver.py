@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, LockedSmg, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedHarness, LockedImage, LockedNccl, LockedSmg, LockedUv
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -157,6 +157,15 @@ class Resolver:
         self.log("querying the package index for smg")
         version, files = pin_wheels("smg", version, asked)
         return LockedSmg(version=version, files=files)
+
+    def nccl(self, plan: Plan, version: str | None = None, asked: str = "nccl") -> LockedNccl:
+        """A release of NCCL for a plan's build, by default the catalogue's. Raises InputError and Unreachable."""
+        assert plan.build is not None
+        library = self._release((plan.build.engine, plan.build.version)).nccl
+        assert library is not None
+        self.log(f"querying the package index for {library.project}")
+        version, files = pin_wheels(library.project, version or library.version, asked)
+        return LockedNccl(version=version, files=files)
 
     def environment(self, name: BuildName, plan: Plan, uv: LockedUv, asked: str | None = None) -> LockedEnvironment:
         """The Python environment of an engine release, as this uv resolves it. Raises InputError and Unreachable.

@@ -12,7 +12,7 @@ from rigup.regular_files import toml_tables
 from rigup.units import Frozen
 
 ORDER = (
-    *("inputs", "engines", "driver", "cuda_toolkit", "uv", "smg", "moe_configs"),
+    *("inputs", "engines", "driver", "cuda_toolkit", "uv", "smg", "nccl", "moe_configs"),
     *("checkpoints", "sources", "environments", "images", "harnesses"),
 )
 # What becomes a table of its own; of an environment, each wheel is a line, so that a changed one is a line of a diff.

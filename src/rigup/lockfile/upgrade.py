@@ -22,14 +22,15 @@ from rigup.project.inventory_edit import FileEdit
 from rigup.regular_files import toml_tables, toml_value
 
 DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL = "driver", "cuda-toolkit", "uv", "smg", "moe-configs", "eval"
-NAMES = (DRIVER, CUDA_TOOLKIT, UV, SMG, MOE_CONFIGS, EVAL)
+NCCL = "nccl"
+NAMES = (DRIVER, CUDA_TOOLKIT, UV, SMG, NCCL, MOE_CONFIGS, EVAL)
 
 AnyName = TypeVar("AnyName", Name, BuildName)
 
 
 @dataclass(frozen=True)
 class Upgrade:
-    """One item to move: a repository, an engine, `driver`, `cuda-toolkit`, `uv` or `smg`; else to the newest version.
+    """One item to move: a repository, an engine, `driver`, `cuda-toolkit`, `uv`, `smg` or `nccl`.
 
     `moe-configs` pins the current files of tuned kernels, `eval` the harness of `rigup eval` for this machine.
     """

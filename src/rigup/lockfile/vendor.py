@@ -100,7 +100,7 @@ def vendor(lock: Lock, folder: Path, log: Callable[[str], None], hub_of: Weights
 def wanted_files(lock: Lock, hub_of: WeightsSource | None = None) -> Iterator[PinnedFile]:
     """Every file that a lock pins by sha256, once each."""
     wheels: dict[str, PinnedFile] = {}
-    for program in (lock.uv, lock.smg):
+    for program in (lock.uv, lock.smg, lock.nccl):
         for name, sha256 in program.files.items() if program else ():
             wheels[name] = _wheel(name, sha256, None)
     for environment in lock.environments:

@@ -22,7 +22,11 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
     # Rehearsals on one host and over several share a quick build, so that it has the RPC backend either way.
     capabilities, several = candidate.rig.compute_capabilities, candidate.hosts > 1 or candidate.service.quick_build
     toolkit = lock.cuda_toolkit.version if lock.cuda_toolkit else None
-    recipe = candidate.release.recipe(capabilities, several, toolkit) if candidate.build == "source" else None
+    compiled = candidate.build == "source"
+    library = candidate.release.nccl if compiled and capabilities and candidate.parallel.tensor > 1 else None
+    library = library.as_locked(lock.nccl, architecture) if library else None
+    given = library if library and library.wheel else None
+    recipe = candidate.release.recipe(capabilities, several, toolkit, given) if compiled else None
     cmake = candidate.release.quick_cmake if candidate.service.quick_build else candidate.release.cmake
     packaged = candidate.release.environment(variant) if installed else None
     needed = recipe.packages if recipe else ()
@@ -52,6 +56,7 @@ def build_of(candidate: Candidate, lock: Lock) -> Build:
         image=lock.image(engine, version, variant, architecture) if candidate.build == "image" else None,
         compiler=compiler.for_rig(capabilities) if compiler else None,
         made_for=made_for(candidate.rig, candidate.release, candidate.build, lock),
+        library=library,
     )
 
 

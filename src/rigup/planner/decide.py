@@ -17,6 +17,7 @@ from rigup.planner.driver import (
     driver_floor,
     driver_plan,
     driver_refusals,
+    library_warnings,
     repository_refusals,
     toolkit_warnings,
 )
@@ -58,7 +59,7 @@ def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
         driver_floor=floor,
         decode_tokens_per_second=decode_speed(winner),
         decode_at_concurrency=decode_speed(winner, service.concurrency) if service.concurrency > 1 else None,
-        warnings=(*judged.warnings, *toolkit_warnings(build), *compiler_warnings(build)),
+        warnings=(*judged.warnings, *toolkit_warnings(build), *compiler_warnings(build), *library_warnings(build)),
         silenced=judged.silenced,
         alternatives=runners_up(order, found, winner),
         figures=evidence_of(winner, driver),

@@ -172,6 +172,19 @@ def compiler_warnings(build: Build) -> Iterator[Finding]:
         )
 
 
+def library_warnings(build: Build) -> Iterator[Finding]:
+    """What a build loses without the library that it should be compiled with."""
+    wanted = build.library
+    if wanted and not build.own_library:
+        yield Finding(
+            rule="no-nccl",
+            message=f"rigup.lock has no {wanted.project}: {build.engine} is compiled without NCCL, and adds up what "
+            "the GPUs compute in its own way",
+            hint="run rigup lock",
+            source=wanted.source,
+        )
+
+
 def _longer_supported(rig: Rig, driver: DriverPlan, today: date) -> str:
     """A hint that names the branch with the longest support; "" if there is none that suits the rig."""
     there = driver_facts().distribution(rig.os or "")

@@ -3,8 +3,12 @@
 usage: build_source.py JOB.json
 
 The job: {"archive", "sha256", "root", "flags": [cmake flags], "cmake": text for CMake to read after each project(),
-"targets": [...], "work": folder for the build, "result": folder to install to, "check": argv whose output must contain
-"expect"}. The archive is verified first; `result` gets a manifest.json last, so a result without one is unfinished.
+"targets": [...], "library": null or {"path": of a wheel, "sha256", "folder": in it, "file": in that}, "work": folder
+for the build, "result": folder to install to, "check": argv whose output must contain "expect"}. Archive and wheel are
+verified first; `result` gets a manifest.json last, so a result without one is unfinished.
+
+The library is unpacked below the build tree, to the folder that {library} in flags stands for, so that CMake does not
+write that path into programs. It is copied to them.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +50,15 @@ def unpack(archive: Path, root: str, work: Path) -> Path:
     return tree
 
 
+def unpack_library(library: dict[str, str], folder: Path) -> Path:
+    """Unpacks the part of a wheel that has a library and its headers, and returns its folder."""
+    with zipfile.ZipFile(library["path"]) as wheel:
+        for name in wheel.namelist():
+            if name.startswith(f"{library['folder']}/"):
+                wheel.extract(name, folder)
+    return folder / library["folder"]
+
+
 def run(command: list[str]) -> None:
     """Runs a build command and passes ninja's counter on to systemd; exits with its last error line if it fails."""
     last = ""
@@ -67,20 +81,28 @@ def run(command: list[str]) -> None:
 def main(job: dict[str, Any]) -> None:
     """Verifies, unpacks, configures, builds, installs and checks; writes the manifest only after all of that."""
     archive, work, result = Path(job["archive"]), Path(job["work"]), Path(job["result"])
+    library = job["library"]
     verify(archive, job["sha256"])
+    if library:
+        verify(Path(library["path"]), library["sha256"])
     tree = unpack(archive, job["root"], work / "source")
     build = work / "build"
     notify_status("configuring")
     shutil.rmtree(build, ignore_errors=True)
     included = work / "included.cmake"
     included.write_text(job["cmake"])
-    flags = [f"-DCMAKE_PROJECT_INCLUDE={included}", *job["flags"]]
+    unpacked = unpack_library(library, build / "library") if library else None
+    named = [flag.replace("{library}", str(unpacked)) for flag in job["flags"]] if unpacked else job["flags"]
+    flags = [f"-DCMAKE_PROJECT_INCLUDE={included}", *named]
     run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *flags])
     run(["cmake", "--build", str(build), "--target", *job["targets"]])
     shutil.rmtree(result, ignore_errors=True)
     (result / "bin").mkdir(parents=True)
     for target in job["targets"]:
         shutil.copy2(build / "bin" / target, result / "bin" / target)
+    if unpacked:
+        found = unpacked / library["file"]
+        shutil.copy2(found, result / "bin" / found.name)
     output = answer_of(result, job["check"], job["expect"])
     (result / "manifest.json").write_text(
         json.dumps({**job["manifest"], "version_output": output}, indent=1, sort_keys=True)

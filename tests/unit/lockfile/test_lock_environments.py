@@ -12,7 +12,7 @@ from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.catalogue.engines import EngineVersion
 from rigup.catalogue.option_names import NameList, known_options, known_variables, package
 from rigup.errors import InputError
-from rigup.lock import Lock, load_lock
+from rigup.lock import Lock, LockedSource, load_lock
 from rigup.lockfile import lock as locking
 from rigup.lockfile import package_lists, resolver
 from rigup.lockfile.entries import changes
@@ -22,11 +22,13 @@ from rigup.project.pinned import require_pinned
 from rigup.sources.package_index import IndexFile
 from rigup.sources.python_environment import Resolution
 from tests.serving import serving
-from tests.unit.lockfile.test_lock import COMMIT, Fleet
+from tests.unit.lockfile.test_lock import COMMIT, SMOL, Fleet
+from tests.unit.planner.asking import NCCL
 from tests.unit.sources.replayed_hub import ReplayedHub, stored_apart
 
 FP8 = "MiniMaxAI/MiniMax-M2.5"
 RIG = {"gpus": "4x RTX PRO 6000 Blackwell Workstation Edition", "host_memory_gib": 256}
+SOURCE = LockedSource(engine="llama.cpp", version="b11434", address="https://a/b", sha256="3" * 64, root="llama.cpp")
 CHAT = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4}
 
 
@@ -161,6 +163,44 @@ def test_smg_is_pinned_for_a_gateway_that_routes_by_prefix_and_kept(
     assert '[smg]\nversion = "1.13.0"\n\n[smg.files]\n' in fleet.path.read_text()
     moved = fleet.lock(upgrade="smg=1.14.0")
     assert moved.smg is not None and (moved.smg.version, asked) == ("1.14.0", [None, "1.14.0"])
+
+
+def test_nccl_is_pinned_for_services_that_cut_layers_and_kept(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def pin_wheels(project: str, version: str | None, asked_for: str) -> tuple[str, dict[str, str]]:
+        asked.append((project, version))
+        return str(version), {name.replace("2.28.9", str(version)): sha256 for name, sha256 in NCCL.files.items()}
+
+    monkeypatch.setattr(resolver, "pin_wheels", pin_wheels)
+    monkeypatch.setattr(resolver, "pin_source", lambda engine, version, address, root, cache: SOURCE)
+    fleet.serve(SMOL, {"SmolLM2-135M-Instruct.Q4_1.gguf": 98_362_432})
+    by_layer = {"checkpoint": SMOL, "engine": "llama.cpp"}
+    fleet.describe(by_layer, {"gpus": "2x RTX 3090"})
+    older = fleet.lock()
+    assert older.nccl is None and asked == []
+
+    fleet.describe({**by_layer, "tensor_parallel": 2}, {"gpus": "2x RTX 3090"})
+    (plan, _) = locking.plan_project(fleet.project())
+    require_pinned([plan], older)
+    assert fleet.stale() == ("nccl is missing",)
+    lock = fleet.lock()
+    assert (lock.nccl, asked) == (NCCL, [("nvidia-nccl-cu13", "2.28.9")])
+    assert fleet.stale() == () and fleet.lock() == lock
+    assert [str((one.name, one.after)) for one in changes(older, lock)] == ["('nccl', '2.28.9')"]
+    assert '[nccl]\nversion = "2.28.9"\n\n[nccl.files]\n' in fleet.path.read_text()
+
+    moved = fleet.lock(upgrade="nccl=2.30.7")
+    assert moved.nccl is not None and moved.nccl.version == "2.30.7"
+    (plan, _) = locking.plan_project(fleet.project())
+    assert plan.build is not None and plan.build.own_library is not None
+    assert plan.build.own_library.version == "2.30.7"
+    assert fleet.lock(upgrade="nccl").nccl == NCCL
+    assert fleet.lock(prune=True).nccl == NCCL
+    fleet.describe(by_layer, {"gpus": "2x RTX 3090"})
+    assert fleet.refusal(upgrade="nccl").message == "--upgrade nccl: no service uses NCCL"
+    assert fleet.lock().nccl == NCCL
+    assert fleet.lock(prune=True).nccl is None
 
 
 def test_twice_is_once_and_asks_nobody(fleet: Fleet, index: Index) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.artifacts import LockedEnvironment, LockedUv
+from rigup.artifacts import LockedEnvironment, LockedNccl, LockedUv
 from rigup.errors import HostFailed, InputError, Unreachable
 from rigup.lock import Lock, LockedCheckpoint, LockedFile, LockedSource
 from rigup.lockfile import vendor as vendoring
@@ -70,6 +70,17 @@ def test_everything_once_by_its_sha256(index: StandInIndex, lock: Lock, tmp_path
     index.asked.clear()
     assert vendor(lock, tmp_path / "house", said.append).fetched == 0
     assert (index.asked, len(said)) == ([], 4)
+
+
+def test_a_library_that_builds_are_compiled_with_is_among_the_wheels(index: StandInIndex, tmp_path: Path) -> None:
+    names = [f"nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_{one}.whl" for one in ("x86_64", "aarch64")]
+    nccl = LockedNccl(version="2.28.9", files={name: index.hold(name) for name in names})
+    vendor(Lock(nccl=nccl), tmp_path / "house", lambda line: None)
+    assert paths(tmp_path / "house/wheels") == sorted(names)
+    wrong = nccl.model_copy(update={"files": {names[0]: "0" * 64}})
+    with pytest.raises(HostFailed, match="0000"):
+        vendor(Lock(nccl=wrong), tmp_path / "other", lambda line: None)
+    assert not (tmp_path / "other/wheels" / names[0]).exists()
 
 
 def test_what_broke_off_is_continued_and_what_is_other_is_taken_from_scratch(

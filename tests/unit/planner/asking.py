@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from rigup.artifacts import LockedNccl
 from rigup.catalogue.catalogue import Catalogue, load_catalogue
 from rigup.commands.rendered import plan_of
 from rigup.lock import Lock
@@ -22,6 +23,13 @@ PRO_6000 = "RTX PRO 6000 Blackwell Workstation Edition"
 FP8 = "MiniMaxAI/MiniMax-M2.5"
 NVFP4 = "lukealonso/MiniMax-M2.5-NVFP4"
 AWQ = "mratsim/MiniMax-M2.5-BF16-INT4-AWQ"
+NCCL = LockedNccl(
+    version="2.28.9",
+    files={
+        "nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_x86_64.whl": "4" * 64,
+        "nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_aarch64.whl": "5" * 64,
+    },
+)
 REAP = "lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4"
 
 
@@ -58,13 +66,18 @@ def decided(
 
 
 def side_by_side(
-    services: dict[str, dict[str, Any]], gpus: object, host_memory_gib: float | None = None
+    services: dict[str, dict[str, Any]],
+    gpus: object,
+    host_memory_gib: float | None = None,
+    lock: Lock | None = None,
 ) -> tuple[Plan, ...]:
     """The plans of several services on one rig of host gpu1."""
     rig = read_rig(
         {"gpus": gpus} | ({"host_memory_gib": host_memory_gib} if host_memory_gib else {}), FILE, catalogue()
     )
-    requests = [planning_request(rig, one, catalogue(), Lock(), FILE) for one in read_services(services, FILE, rig)]
+    requests = [
+        planning_request(rig, one, catalogue(), lock or Lock(), FILE) for one in read_services(services, FILE, rig)
+    ]
     return tuple(plan_of(outcome, "group", ("gpu1",)) for outcome in decide_all(requests))
 
 

@@ -6,7 +6,9 @@ import hashlib
 import json
 import os
 import tarfile
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,32 +24,73 @@ cat {work}/included.cmake >> {told}
 """
 
 
-def test_cmake_reads_the_releases_own_text_after_each_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, work, result, programs = (tmp_path / name for name in ("told", "work", "result", "programs"))
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What cmake was told, a line a call."""
+    told, programs = tmp_path / "told", tmp_path / "programs"
     programs.mkdir()
-    (programs / "cmake").write_text(CMAKE.format(told=told, work=work))
+    (programs / "cmake").write_text(CMAKE.format(told=told, work=tmp_path / "work"))
     (programs / "cmake").chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    (tmp_path / "CMakeLists.txt").write_text("")
-    with tarfile.open(tmp_path / "archive", "w") as tar:
-        tar.add(tmp_path / "CMakeLists.txt", "engine-7/CMakeLists.txt")
-    build_source.main(
-        {
-            "archive": str(tmp_path / "archive"),
-            "sha256": hashlib.sha256((tmp_path / "archive").read_bytes()).hexdigest(),
-            "root": "engine-7",
-            "flags": ["-DX=1"],
-            "cmake": "set(Y 2)\n",
-            "targets": ["server"],
-            "work": str(work),
-            "result": str(result),
-            "check": ["bin/server"],
-            "expect": "build 7",
-            "manifest": {"name": "engine"},
-        }
-    )
+    return told
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def job(folder: Path, **more: Any) -> dict[str, Any]:
+    (folder / "CMakeLists.txt").write_text("")
+    with tarfile.open(folder / "archive", "w") as tar:
+        tar.add(folder / "CMakeLists.txt", "engine-7/CMakeLists.txt")
+    return {
+        "archive": str(folder / "archive"),
+        "sha256": sha256(folder / "archive"),
+        "root": "engine-7",
+        "flags": ["-DX=1"],
+        "cmake": "set(Y 2)\n",
+        "targets": ["server"],
+        "library": None,
+        "work": str(folder / "work"),
+        "result": str(folder / "result"),
+        "check": ["bin/server"],
+        "expect": "build 7",
+        "manifest": {"name": "engine"},
+        **more,
+    }
+
+
+def test_cmake_reads_the_releases_own_text_after_each_project(told: Path, tmp_path: Path) -> None:
+    work, result = tmp_path / "work", tmp_path / "result"
+    build_source.main(job(tmp_path))
     configured, built, read = told.read_text().splitlines()
     assert configured.endswith(f"-G Ninja -DCMAKE_PROJECT_INCLUDE={work}/included.cmake -DX=1")
     assert (built, read) == (f"--build {work}/build --target server", "set(Y 2)")
     assert json.loads((result / "manifest.json").read_text()) == {"name": "engine", "version_output": "build 7"}
     assert not work.exists()
+
+
+def library(folder: Path) -> dict[str, str]:
+    with zipfile.ZipFile(folder / "some.whl", "w") as wheel:
+        for name in ("nvidia/some/include/some.h", "nvidia/some/lib/libsome.so.2", "some.dist-info/METADATA"):
+            wheel.writestr(name, name)
+    path = folder / "some.whl"
+    return {"path": str(path), "sha256": sha256(path), "folder": "nvidia/some", "file": "lib/libsome.so.2"}
+
+
+def test_a_library_is_below_the_build_tree_and_then_beside_the_program(told: Path, tmp_path: Path) -> None:
+    flags = ["-DINCLUDE={library}/include", "-DX={version}"]
+    build_source.main(job(tmp_path, flags=flags, library=library(tmp_path)))
+    configured, *_ = told.read_text().splitlines()
+    assert configured.endswith(f" -DINCLUDE={tmp_path}/work/build/library/nvidia/some/include -DX={{version}}")
+    kept = {path.name: path for path in (tmp_path / "result/bin").iterdir()}
+    assert set(kept) == {"server", "libsome.so.2"}
+    assert kept["libsome.so.2"].read_text() == "nvidia/some/lib/libsome.so.2"
+    assert not kept["libsome.so.2"].is_symlink(), "builders send plain files"
+
+
+def test_a_wheel_that_is_not_the_locked_one_ends_the_build_before_it_begins(told: Path, tmp_path: Path) -> None:
+    wrong = {**library(tmp_path), "sha256": "0" * 64}
+    with pytest.raises(SystemExit, match=r"^some\.whl: sha256 is .*, not the locked 0000"):
+        build_source.main(job(tmp_path, library=wrong))
+    assert not told.exists() and not (tmp_path / "result").exists()

@@ -9,11 +9,13 @@ import pytest
 
 from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.errors import InputError
+from rigup.lock import Lock
 from rigup.plan import Build, Plan
 from rigup.project.settings import HUB, read_settings
 from rigup.rig import Rig
 from rigup.service import Service
 from rigup.settings import OLLAMA, PackageSource
+from tests.unit.planner.asking import NCCL, decided
 
 
 def plan(**service: object) -> Plan:
@@ -148,6 +150,18 @@ def test_a_wheelhouse_has_every_file_for_the_hosts_architecture(tmp_path: Path) 
     )
     assert caught.value.hint == "add what is missing: rigup lock --vendor house"
     assert read_settings({"wheelhouse": "house"}, (plan(),), tmp_path).packages.wheelhouse == tmp_path / "house"
+
+
+def test_a_wheelhouse_has_the_library_that_a_build_is_compiled_with(tmp_path: Path) -> None:
+    house = tmp_path / "house/wheels"
+    house.mkdir(parents=True)
+    cut = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "tensor_parallel": 2}
+    planned = decided("2x RTX 3090", cut, 128, Lock(nccl=NCCL))
+    wheel = NCCL.wheel("x86_64")
+    with pytest.raises(InputError, match=f"house/wheels lacks {wheel}, which"):
+        read_settings({"wheelhouse": "house"}, (planned,), tmp_path)
+    (house / str(wheel)).touch()
+    assert read_settings({"wheelhouse": "house"}, (planned,), tmp_path).packages.wheelhouse == tmp_path / "house"
 
 
 def test_a_wheelhouse_may_hold_weights_alone(tmp_path: Path) -> None:

@@ -28,11 +28,12 @@ from rigup.host import Host
 from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
+from rigup.operations.builds.wheels import have_wheel, wheel_here
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Build
-from rigup.settings import CONTROLLER, Builder
+from rigup.settings import CONTROLLER, Builder, PackageSource
 
 if TYPE_CHECKING:
     from rigup.operations.builds.records import BuildRecord
@@ -63,6 +64,7 @@ def name_of(build: Build, architecture: str, os_release: str) -> str:
         *([build.pinned_packages] if build.pinned_packages else []),
         *([build.image.reference] if build.image else []),
         *([_contents(build)] if build.environment else []),
+        *([build.own_library.model_dump(exclude={"source", "flags"})] if build.own_library else []),
         *([build.own_compiler.model_dump(exclude={"source", "kernels_of", "seconds"})] if build.own_compiler else []),
     ]
     return f"{build.engine}-{build.version}-{hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:12]}"
@@ -77,20 +79,21 @@ def _contents(build: Build) -> dict[str, Any]:
 
 @operation(_set_in_op=False)  # it runs the operation for Debian packages inside
 def source_build(
-    build: Build, build_name: str, check: Check, builders: tuple[Builder, ...] = ()
+    build: Build, build_name: str, check: Check, source: PackageSource, builders: tuple[Builder, ...] = ()
 ) -> Generator[FunctionCommand, None, None]:
     """Ensures that a build from source exists in its own folder under the builds root.
 
     + build: the plan's build
     + build_name: from `name_of`
     + check: what shows that the build runs
+    + source: where the wheel of its library comes from
     + builders: the builders whose builds the host may use; () to compile always
     """
     if host.get_fact(File, path=f"{layout.BUILDS}/{build_name}/manifest.json"):
         host.noop(f"build {build_name} exists")
         return
     builders_at_work.expect(host.name, build_name)
-    yield step(_provide, build, build_name, check, builders)
+    yield step(_provide, build, build_name, check, source, builders)
 
 
 def names_of(builders: tuple[Builder, ...]) -> str:
@@ -98,7 +101,9 @@ def names_of(builders: tuple[Builder, ...]) -> str:
     return " or ".join(builder.name for builder in builders)
 
 
-def _provide(host: Host, build: Build, name: str, check: Check, builders: tuple[Builder, ...]) -> None:
+def _provide(
+    host: Host, build: Build, name: str, check: Check, source: PackageSource, builders: tuple[Builder, ...]
+) -> None:
     """Compiles on this host, unless a builder's record has the build and there is no earlier job to continue.
 
     Only a build that a builder compiled completely in this run is recorded.
@@ -106,9 +111,9 @@ def _provide(host: Host, build: Build, name: str, check: Check, builders: tuple[
     try:
         refuse_noexec(host)
         if jobs.going(host, _job(name)) or has_result(host, name):
-            _compile(host, build, name, check)
-        elif not _take(host, builders, build, name, check):
-            _compile(host, build, name, check)
+            _compile(host, build, name, check, source)
+        elif not _take(host, builders, build, name, check, source):
+            _compile(host, build, name, check, source)
             for builder in builders:
                 if builder.name == host.name:
                     _record(host, builder, name)
@@ -162,23 +167,36 @@ def _job(name: str) -> jobs.Job:
     return jobs.Job(layout.job_unit("build", name), "engine", command, writable, "steps", private_network=True)
 
 
-def _compile(host: Host, build: Build, name: str, check: Check) -> None:
+def _compile(host: Host, build: Build, name: str, check: Check, source: PackageSource) -> None:
     def prepare() -> None:
         work = work_folder(name)
         _send_source(host, build, name)
         debian_packages(build.packages)
         have_versions(host, "engine", build.pinned_packages)
         archive = f"{work}/source.archive"
-        job = compile_job(build, name, archive, check, host.name, f"{work}/tree", result_folder(name))
+        library = build.own_library
+        wheel = have_wheel(host, library.wheel, library.sha256, source) if library else ""
+        job = compile_job(build, name, archive, wheel, check, host.name, f"{work}/tree", result_folder(name))
         remote.write_file(host, f"{work}/job.json", json.dumps(job))
 
     make(host, name, _job(name), prepare)
 
 
 def compile_job(
-    build: Build, name: str, archive: str, check: Check, built_by: str, work: str, result: str
+    build: Build,
+    name: str,
+    archive: str,
+    wheel: str,
+    check: Check,
+    built_by: str,
+    work: str,
+    result: str,
 ) -> dict[str, Any]:
-    """The job of build_source.py. archive, work, result: where it reads the source, works, and leaves the build."""
+    """The job of build_source.py.
+
+    archive, wheel, work, result: where it reads the source and the library's wheel, works, and leaves the build.
+    """
+    library = build.own_library
     return {
         "archive": archive,
         "sha256": build.sha256,
@@ -186,6 +204,7 @@ def compile_job(
         "flags": build.flags,
         "cmake": build.cmake,
         "targets": build.targets,
+        "library": library and {"path": wheel, **library.model_dump(include={"sha256", "folder", "file"})},
         "work": work,
         "result": result,
         "check": check[0],
@@ -249,11 +268,13 @@ def _record(host: Host, builder: Builder, name: str) -> None:
         remote.run(host, "rm", "-f", packed)
 
 
-def _take(host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: Check) -> bool:
+def _take(
+    host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: Check, source: PackageSource
+) -> bool:
     """Installs a builder's build on the host; returns False if there is no record or it does not run there."""
     found = _awaited(host, builders, name) if builders else None
     if found is None and [builder.name for builder in builders] == [CONTROLLER]:
-        made = _compiled_here(host, builders[0], build, name, check)
+        made = _compiled_here(host, builders[0], build, name, check, source)
         found = (builders[0], made) if made else None
     if found is None:
         if builders and not {host.name, CONTROLLER} & {builder.name for builder in builders}:
@@ -295,7 +316,9 @@ def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Buil
         gevent.sleep(WAIT_SECONDS)
 
 
-def _compiled_here(host: Host, builder: Builder, build: Build, name: str, check: Check) -> BuildRecord | None:
+def _compiled_here(
+    host: Host, builder: Builder, build: Build, name: str, check: Check, source: PackageSource
+) -> BuildRecord | None:
     """The record of a build that this machine compiles; None if it cannot compile it."""
     from rigup.operations.builds import controller  # few fleets compile here
 
@@ -307,10 +330,12 @@ def _compiled_here(host: Host, builder: Builder, build: Build, name: str, check:
     else:
         text = "compiling on the controlling machine"
         report(Progress(host.name, "engine", text=text))
+        library = build.own_library
+        wheel = str(wheel_here(library.wheel, library.sha256, source, host.name)) if library else ""
         return controller.compiled(
             builder,
             name,
-            partial(compile_job, build, name, str(_source(host, build)), check, CONTROLLER),
+            partial(compile_job, build, name, str(_source(host, build)), wheel, check, CONTROLLER),
             counting(host.name, "engine", "steps", text),
         )
     report(Progress(host.name, "engine", text=f"{why}; building {name} on this host"))

@@ -33,9 +33,9 @@ def uv_wheel(build: Build) -> str:
 
 
 def missing_in(wheelhouse: Path, build: Build) -> list[str]:
-    """The files of an environment, including uv, that a wheelhouse lacks."""
-    assert build.environment is not None
-    names = [*build.environment.files, uv_wheel(build)]
+    """The wheels of a build, including uv for an environment, that a wheelhouse lacks."""
+    names = [*build.environment.files, uv_wheel(build)] if build.environment else []
+    names += [build.own_library.wheel] if build.own_library else []
     return sorted(name for name in names if not (wheelhouse / "wheels" / name).is_file())
 
 
@@ -58,15 +58,21 @@ def have_packages(host: Host, build: Build, source: PackageSource) -> str:
 
 def have_wheel(host: Host, name: str, sha256: str, source: PackageSource) -> str:
     """Sends one locked wheel to the host, if it is not there; returns its path on the host."""
-    if source.wheelhouse:
-        path = source.wheelhouse / "wheels" / name
-        if not path.is_file():
-            raise HostFailed(f"{source.wheelhouse} lacks {name}", "run rigup lock --vendor again")
-    else:
-        path = fetch_wheel(name, sha256, cache_folder() / "sources")
+    path = wheel_here(name, sha256, source, host.name)
     if _missing(host, {name: sha256}):
         _send(host, {name: path}, {name: sha256})
     return f"{STORE}/{name}"
+
+
+def wheel_here(name: str, sha256: str, source: PackageSource, host_name: str) -> Path:
+    """One locked wheel on this machine: in the wheelhouse, or downloaded into the cache for a host."""
+    if source.wheelhouse is None:
+        progress = counting(host_name, STEP, "bytes", f"fetching {name.partition('-')[0]}")
+        return fetch_wheel(name, sha256, cache_folder() / "sources", progress)
+    path = source.wheelhouse / "wheels" / name
+    if not path.is_file():
+        raise HostFailed(f"{source.wheelhouse} lacks {name}", "run rigup lock --vendor again")
+    return path
 
 
 def fetch_wheel(

@@ -15,7 +15,7 @@ from rigup.operations.builds import source as builds
 from rigup.operations.primitives import jobs
 from rigup.operations.primitives.remote import Output
 from rigup.plan import Build
-from rigup.settings import Builder
+from rigup.settings import Builder, PackageSource
 
 BUILD = Build(engine="llama.cpp", version="b1", method="source", address="https://x/y", sha256="0" * 64)
 
@@ -52,7 +52,7 @@ class Steps:
     def provide(self, name: str, *builders: str) -> list[str]:
         """What a host does to have the build."""
         found = tuple(Builder(builder, Path("/nowhere")) for builder in builders)
-        builds._provide(SimpleNamespace(name=name), BUILD, "b", ((), ""), found)
+        builds._provide(SimpleNamespace(name=name), BUILD, "b", ((), ""), PackageSource(), found)
         return self.done
 
 

@@ -44,7 +44,7 @@ def build_of(archive: Path) -> Build:
 
 
 def compiled(builder: Builder, build: Build, archive: Path) -> BuildRecord:
-    job = partial(compile_job, build, NAME, str(archive), CHECK, CONTROLLER)
+    job = partial(compile_job, build, NAME, str(archive), "", CHECK, CONTROLLER)
     return controller.compiled(builder, NAME, job, lambda *_: None)
 
 

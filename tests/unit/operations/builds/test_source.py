@@ -6,11 +6,11 @@ import pytest
 
 from rigup.artifacts import CudaCompiler, LockedEnvironment, LockedUv
 from rigup.lock import Lock, LockedCudaToolkit
-from rigup.operations.builds.source import name_of
+from rigup.operations.builds.source import compile_job, name_of
 from rigup.plan import Build, MadeFor
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service
-from tests.unit.planner.asking import FILE, catalogue
+from tests.unit.planner.asking import FILE, NCCL, catalogue, decided
 
 BUILD = Build(engine="llama.cpp", version="b1", method="source", sha256="0" * 64, flags=("-DX=1",), targets=("t",))
 
@@ -129,3 +129,16 @@ def test_another_file_or_python_is_another_environment(
 ) -> None:
     changed = INSTALLED.model_copy(update={**build, "environment": ENVIRONMENT.model_copy(update=environment)})
     assert name_of(changed, "x86_64", "debian-12") != name_of(INSTALLED, "x86_64", "debian-12")
+
+
+def test_the_job_of_a_build_names_the_wheel_of_its_library() -> None:
+    def library(lock: Lock) -> object:
+        cut = {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "tensor_parallel": 2}
+        build = decided("2x RTX 3090", cut, 128, lock).build
+        assert build is not None
+        words = (("bin/llama-server",), "7")
+        return compile_job(build, "name", "archive", "/wheels/nccl.whl", words, "box", "work", "result")["library"]
+
+    sha256 = NCCL.files[str(NCCL.wheel("x86_64"))]
+    there = {"path": "/wheels/nccl.whl", "sha256": sha256, "folder": "nvidia/nccl", "file": "lib/libnccl.so.2"}
+    assert (library(Lock(nccl=NCCL)), library(Lock())) == (there, None)

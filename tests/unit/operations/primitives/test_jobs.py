@@ -151,7 +151,7 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_again_only_once_i
     monkeypatch.setattr(builds, "_send_source", lambda *_: left.append(list(systemd.states)))
     monkeypatch.setattr(environments, "_prepare", lambda *_: left.append(list(systemd.states)))
     if kind == "source":
-        builds._provide(host, BUILD, "b", ((), ""), ())
+        builds._provide(host, BUILD, "b", ((), ""), PackageSource(), ())
     else:
         environments._provide(host, ENVIRONMENT, "e", PackageSource(), ())
     assert left == [["inactive"]]

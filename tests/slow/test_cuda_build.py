@@ -1,12 +1,17 @@
 """llama.cpp's CUDA build, as planned, by the real CUDA 13 compiler: configured, and a real CUDA source compiled.
 
 The compiler comes from Python packages instead of NVIDIA's apt repository, so its folder differs, and there is no
-driver library to link: what is compiled is objects. Nothing is run; there is no GPU here.
+driver library to link: what is compiled is objects. No kernel is run; there is no GPU here.
+
+With NCCL, the one file that calls it is compiled against the locked wheel, and the build's own job is run for a small
+program that CMake links as it would llama-server.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 import tarfile
@@ -18,11 +23,15 @@ import pytest
 from rigup.cache import cache_folder
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lock import LockedSource, load_lock
+from rigup.operations.builds.source import compile_job
+from rigup.operations.builds.wheels import fetch_wheel
 from rigup.plan import Build
 from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.programs import build_source
 from rigup.project.planning import plan_service
 from rigup.service import Service
 from rigup.sources.archives import fetch_source
+from tests.unit.planner.asking import NCCL
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("llama.cpp's package", "builds from source")]
 
@@ -37,6 +46,21 @@ CARDS = {
     "12.1": "GB10",
 }
 SOURCES = ("norm.cu",)
+CALLS_NCCL = "ggml-cuda.cu"
+LINKED = """
+cmake_minimum_required(VERSION 3.18)
+project(linked CXX)
+include(cmake/FindNCCL.cmake)
+add_executable(llama-server main.cpp)
+set_target_properties(llama-server PROPERTIES RUNTIME_OUTPUT_DIRECTORY bin)
+target_include_directories(llama-server PRIVATE "{toolkit}/include")
+target_link_libraries(llama-server PRIVATE NCCL::NCCL)
+"""
+MAIN = """
+#include <cstdio>
+#include <nccl.h>
+int main() { int version = 0; ncclGetVersion(&version); std::printf("NCCL %d\\n", version); }
+"""
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> str:
@@ -81,12 +105,21 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / source.root
 
 
-def planned(card: str) -> Build:
-    """The build that a rig with one such card gets."""
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    """NVIDIA's wheel of NCCL, fetched once for all runs: 196 MB."""
+    name = NCCL.wheel("x86_64")
+    assert name is not None
+    return fetch_wheel(name, NCCL.files[name], cache_folder() / "sources")
+
+
+def planned(card: str, cards: int = 1) -> Build:
+    """The build that a rig with so many such cards gets, if each layer is cut for all of them."""
     catalogue = load_catalogue()
-    rig = read_rig({"gpus": [card], "host_memory_gib": 128}, "test", catalogue)
-    service = Service(name="chat", model="SmolLM2-135M-Instruct", engine="llama.cpp")
-    plan = plan_service("host", "group", rig, service, catalogue, load_lock(ROOT / "rigup.lock"))
+    rig = read_rig({"gpus": [card] * cards, "host_memory_gib": 128}, "test", catalogue)
+    service = Service(name="chat", model="SmolLM2-135M-Instruct", engine="llama.cpp", tensor_parallel=cards)
+    lock = load_lock(ROOT / "rigup.lock").model_copy(update={"nccl": NCCL})
+    plan = plan_service("host", "group", rig, service, catalogue, lock)
     assert plan.build is not None
     return plan.build
 
@@ -95,15 +128,70 @@ def planned(card: str) -> Build:
 def test_the_planned_build_configures_and_compiles(
     capability: str, card: str, toolkit: Path, tree: Path, tmp_path: Path
 ) -> None:
-    flags = [flag for flag in planned(card).flags if not flag.startswith("-DCMAKE_CUDA_COMPILER=")]
     architecture = capability.replace(".", "")
+    flags = planned(card).flags
     assert f"-DCMAKE_CUDA_ARCHITECTURES={architecture}" in flags
-    here = [f"-DCMAKE_CUDA_COMPILER={toolkit}/bin/nvcc", f"-DCUDAToolkit_ROOT={toolkit}", "-DGGML_CUDA_NO_VMM=ON"]
-    run("cmake", "-S", tree, "-B", tmp_path, "-G", "Ninja", *flags, *here)
-    targets = run("ninja", "-C", tmp_path, "-t", "targets", "all").splitlines()
-    objects = [line.split(":")[0] for line in targets if line.split(":")[0].endswith(tuple(f"/{s}.o" for s in SOURCES))]
-    assert len(objects) == len(SOURCES)
-    run("ninja", "-C", tmp_path, "-j", str(os.cpu_count() or 1), *objects)
-    for compiled in objects:
+    configured(flags, toolkit, tree, tmp_path)
+    for compiled in objects(SOURCES, tmp_path):
         assert f"sm_{architecture}" in run("ninja", "-C", tmp_path, "-t", "commands", compiled)
         assert ".nv_fatbin" in run("readelf", "--wide", "--sections", tmp_path / compiled)
+
+
+def configured(flags: tuple[str, ...], toolkit: Path, tree: Path, folder: Path) -> str:
+    """What CMake says to a build's flags, with the toolkit where it is here."""
+    kept = [flag for flag in flags if not flag.startswith("-DCMAKE_CUDA_COMPILER=")]
+    here = [f"-DCMAKE_CUDA_COMPILER={toolkit}/bin/nvcc", f"-DCUDAToolkit_ROOT={toolkit}", "-DGGML_CUDA_NO_VMM=ON"]
+    return run("cmake", "-S", tree, "-B", folder, "-G", "Ninja", *kept, *here)
+
+
+def objects(sources: tuple[str, ...], folder: Path) -> list[str]:
+    """The objects of these sources, compiled."""
+    targets = [line.split(":")[0] for line in run("ninja", "-C", folder, "-t", "targets", "all").splitlines()]
+    found = [target for target in targets if target.endswith(tuple(f"/{source}.o" for source in sources))]
+    assert len(found) == len(sources)
+    run("ninja", "-C", folder, "-j", str(os.cpu_count() or 1), *found)
+    return found
+
+
+def test_what_cuts_layers_calls_the_locked_nccl_and_looks_for_it_beside_itself(
+    toolkit: Path, tree: Path, wheel: Path, tmp_path: Path
+) -> None:
+    build = planned(CARDS["8.6"], 2)
+    assert build.own_library is not None
+    unpacked = build_source.unpack_library(
+        {"path": str(wheel), "folder": build.own_library.folder}, tmp_path / "library"
+    )
+    flags = tuple(flag.replace("{library}", str(unpacked)) for flag in build.flags)
+    assert f"Found NCCL: {unpacked}/lib/libnccl.so.2" in configured(flags, toolkit, tree, tmp_path)
+    linked = run("ninja", "-C", tmp_path, "-t", "commands", "llama-server").splitlines()[-1]
+    assert "library/nvidia/nccl/lib/libnccl.so.2" in linked
+    (path,) = (word.removeprefix("-Wl,-rpath,") for word in shlex.split(linked) if word.startswith("-Wl,-rpath,"))
+    assert path.replace("\\$", "$") == f"$ORIGIN:{toolkit}/lib"
+    (compiled,) = objects((CALLS_NCCL,), tmp_path)
+    called = {line.split()[-1] for line in run("nm", "--undefined-only", tmp_path / compiled).splitlines()}
+    assert {"ncclCommInitAll", "ncclAllReduce", "ncclGroupStart", "ncclGroupEnd"} <= called
+    there = run("nm", "--dynamic", "--defined-only", unpacked / "lib/libnccl.so.2")
+    assert {name for name in called if name.startswith("nccl")} <= {line.split()[-1] for line in there.splitlines()}
+
+
+def test_the_job_of_such_a_build_leaves_a_program_that_needs_no_nccl_of_the_host(
+    toolkit: Path, tree: Path, wheel: Path, tmp_path: Path
+) -> None:
+    source, archive = tmp_path / "engine", tmp_path / "archive"
+    shutil.copytree(tree / "ggml/cmake", source / "cmake")
+    (source / "CMakeLists.txt").write_text(LINKED.replace("{toolkit}", str(toolkit)))
+    (source / "main.cpp").write_text(MAIN)
+    with tarfile.open(archive, "w") as tar:
+        tar.add(source, "engine")
+    sha256 = hashlib.sha256(archive.read_bytes()).hexdigest()
+    build = planned(CARDS["8.6"], 2).model_copy(update={"root": "engine", "sha256": sha256})
+    check = (("bin/llama-server",), "NCCL 22809")
+    paths = (str(tmp_path / name) for name in ("work", "result"))
+    build_source.main(compile_job(build, "name", str(archive), str(wheel), check, "here", *paths))
+    moved = (tmp_path / "result").rename(tmp_path / "moved")
+    program = moved / "bin/llama-server"
+    assert {path.name for path in program.parent.iterdir()} == {"llama-server", "libnccl.so.2"}
+    said = run("readelf", "--wide", "--dynamic", program)
+    assert "Shared library: [libnccl.so.2]" in said and "path: [$ORIGIN]" in said
+    assert run("env", "--ignore-environment", program) == "NCCL 22809\n"
+    assert f"libnccl.so.2 => {program.parent}/libnccl.so.2" in run("ldd", program)

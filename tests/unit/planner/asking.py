@@ -26,8 +26,11 @@ AWQ = "mratsim/MiniMax-M2.5-BF16-INT4-AWQ"
 NCCL = LockedNccl(
     version="2.28.9",
     files={
-        "nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_x86_64.whl": "4" * 64,
-        "nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_aarch64.whl": "5" * 64,
+        f"nvidia_nccl_cu13-2.28.9-py3-none-manylinux_2_18_{architecture}.whl": sha256
+        for architecture, sha256 in (
+            ("x86_64", "e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42"),
+            ("aarch64", "01c873ba1626b54caa12272ed228dc5b2781545e0ae8ba3f432a8ef1c6d78643"),
+        )
     },
 )
 REAP = "lukealonso/MiniMax-M2.5-REAP-139B-A10B-NVFP4"

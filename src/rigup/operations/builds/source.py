@@ -28,7 +28,6 @@ from rigup.host import Host
 from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
-from rigup.operations.builds.wheels import have_wheel, wheel_here
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
@@ -168,6 +167,8 @@ def _job(name: str) -> jobs.Job:
 
 
 def _compile(host: Host, build: Build, name: str, check: Check, source: PackageSource) -> None:
+    from rigup.operations.builds.wheels import have_wheel  # few builds have a library of their own
+
     def prepare() -> None:
         work = work_folder(name)
         _send_source(host, build, name)
@@ -321,6 +322,7 @@ def _compiled_here(
 ) -> BuildRecord | None:
     """The record of a build that this machine compiles; None if it cannot compile it."""
     from rigup.operations.builds import controller  # few fleets compile here
+    from rigup.operations.builds.wheels import wheel_here
 
     system, architecture = controller.own_os(), platform.machine()
     if name_of(build, architecture, system) != name:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rigup import layout
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lab.gpus.description import describe
 from rigup.lab.packages.nvidia_repository import cuda_repository, settings
@@ -53,8 +52,6 @@ class SiliconFleet(VllmFleet):
         host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
         host.machine.reboot()
         lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}{VARIABLES[self.engine]}\n"
-        # the engine's compilers need what the wheels take: one file of SGLang's on 12.0 more than 6.4 GB
-        lines += f"ExecStartPre=+/bin/rm -rf {layout.PACKAGES}\n"
         host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
 
     def lock(self) -> None:

@@ -87,7 +87,8 @@ class Service(Frozen):
     start_timeout: seconds until it must answer; None means a limit from its size.
     drain_timeout: seconds that requests in flight have to end when the service stops; 0 cuts them. The default is
     enough for an answer of 2,000 tokens at 20 tokens/s.
-    expected_answer: what the answer to the question after a start must contain, in any case; "" accepts any answer.
+    expected_answer: what the answer to rigup's question must contain, in any case; "" accepts any answer but one that
+    repeats a few characters, None any at all.
     speculative: what drafts tokens, None for nothing.
     across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.
@@ -128,7 +129,7 @@ class Service(Frozen):
     join_port: Port | None = None
     start_timeout: Annotated[int, Field(ge=1, le=86_400)] | None = None
     drain_timeout: Annotated[int, Field(ge=0, le=3600)] = 120
-    expected_answer: Annotated[str, Field(max_length=100)] = "Paris"
+    expected_answer: Annotated[str, Field(max_length=100)] | None = "Paris"
     flags: dict[str, FlagValue] = {}
     environment: dict[str, str] = {}
     allow: tuple[str, ...] = ()

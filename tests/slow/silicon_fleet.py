@@ -86,7 +86,7 @@ class SiliconFleet(VllmFleet):
             version=VERSIONS[self.engine],
             context=2048,
             reasoning=True,
-            expected_answer="",
+            expected_answer=None,
         )
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())

@@ -18,7 +18,7 @@ class TinyFleet(Fleet):
     def describe_services(self, services: dict[str, dict[str, Any]], hub: str, more: str = "") -> None:
         """Writes the fleet: one host with all of these services. more: further lines."""
         self.describe()
-        services = {name: {"expected_answer": "", **one} for name, one in services.items()}  # weights are random
+        services = {name: {"expected_answer": None, **one} for name, one in services.items()}  # weights are random
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         (self.root / "group_data/boxes.py").write_text(
             f'rig = {{"gpus": [], "host_memory_gib": {memory:.1f}}}\nservices = {services!r}\nhub = {hub!r}\n'

@@ -34,7 +34,7 @@ class VllmFleet(Fleet):
         """Writes the fleet; the machines of the lab have the memory of this one."""
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         settings = {"model": tiny.MODEL, "engine": "vllm", "version": "0.32.0", "context": 2048, "reasoning": True}
-        settings["expected_answer"] = ""  # its weights are random
+        settings["expected_answer"] = None  # its weights are random
         (WHEELHOUSE / "wheels").mkdir(parents=True, exist_ok=True)
         super().describe(hosts, rig={"host_memory_gib": round(memory, 1), **(rig or {})}, **{**settings, **service})
         with (self.root / "group_data/boxes.py").open("a") as file:

@@ -31,11 +31,15 @@ class _LoadedRecord(HostOutput):
     draft: _CheckpointRecord | None = None
 
 
-class _MemberRecord(_LoadedRecord):
+class _AnsweringRecord(_LoadedRecord):
+    expected_answer: Annotated[str, Field(max_length=100)] | None = None
+
+
+class _MemberRecord(_AnsweringRecord):
     model: Line
 
 
-class _ManifestRecord(_LoadedRecord):
+class _ManifestRecord(_AnsweringRecord):
     build: Line | None = None
     members: Annotated[dict[Line, _MemberRecord], Field(max_length=_MOST_MEMBERS)] | None = None
     command: Annotated[list[str], Field(max_length=2000)] | None = None
@@ -49,7 +53,8 @@ def read_manifest(text: str, path: str) -> dict[str, Any]:
 
     `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `members` an object of
     objects with `model` and those two, `command` a list of strings, `environment` an object of strings, `gpus` a list
-    of pairs of index and UUID, `set` an object with `id` and `nodes`. path: the file's path, for messages.
+    of pairs of index and UUID, `set` an object with `id` and `nodes`, `expected_answer` a string or null, here and in
+    `members`. path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_ManifestRecord, value, path)

@@ -3,6 +3,8 @@
 usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
+"expected" says what the answer must be, by model: {"service": its name, "answer": a word that must be in it, or "" for
+anything but the same few characters over and over}. A model that is not in it may say anything.
 With "swaps": true, a service whose models take turns is asked for the one that is resident, if any; "model" of the
 reply is its name.
 The reply: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
@@ -43,6 +45,9 @@ MOST_KEY = 1 << 14
 MOST_TEXT = 1 << 16
 MOST_REPLY = 1 << 20
 MOST_TOKENS = 1 << 40
+SHOWN_CHARACTERS = 120
+LONGEST_PIECE = 24
+LEAST_TIMES = 16
 
 Reply = dict[str, Any]
 
@@ -194,8 +199,43 @@ def _text(message: dict[str, Any], name: str) -> str:
     return (found or "")[:MOST_TEXT].encode(errors="replace").decode()  # lone surrogates are not characters
 
 
+def repeated(text: str) -> str:
+    """The piece that a text repeats until its end, at least LEAST_TIMES and over half of it; "" if it does not.
+
+    It has up to LONGEST_PIECE characters: a token or a few, as a model gives for ever whose figures are wrong.
+    """
+    squeezed = " ".join(text.split())
+    if not squeezed:
+        return " " if len(text) >= LEAST_TIMES else ""
+    for length in range(1, min(LONGEST_PIECE, len(squeezed) // LEAST_TIMES) + 1):
+        piece, times = squeezed[-length:], 1
+        while squeezed.endswith(piece, 0, len(squeezed) - times * length):
+            times += 1
+        if times >= LEAST_TIMES and 2 * times * length >= len(squeezed):
+            return piece.strip()
+    return ""
+
+
+def judged(reply: Reply, question: str, expected: dict[str, str] | None) -> Reply:
+    """A reply with an answer, failed if that is not the expected one. The model's thoughts count if it gave no answer.
+
+    expected: see "expected" above; None for whatever may come.
+    """
+    if expected is None or reply["state"] != "answered":
+        return reply
+    text, word, service = reply["answer"] or reply["reasoning"], expected["answer"], expected["service"]
+    if word:
+        problem = "" if word.casefold() in text.casefold() else f'without "{word}"'
+    else:
+        problem = f'"{piece}" over and over' if (piece := repeated(text)) else ""
+    if not problem:
+        return reply
+    said = " ".join(text.split())[:SHOWN_CHARACTERS]
+    return _failed(f'asked "{question}", it answered "{said}", {problem} (services.{service}.expected_answer)')
+
+
 def ask(request: dict[str, Any]) -> Reply:
-    """Waits up to wait_s for the endpoint, then sends the request."""
+    """Waits up to wait_s for the endpoint, then sends the request and judges the answer."""
     target = HealthTarget(request["url"], request["unit"])
     deadline = time.monotonic() + request["wait_s"]
     try:
@@ -210,11 +250,12 @@ def ask(request: dict[str, Any]) -> Reply:
             time.sleep(0.2)
     except ForeignPort as error:
         return _failed(str(error))
-    if not request.get("swaps"):
-        return target.complete(request["key_file"], _body(request), request["timeout_s"])
-    model = target.resident(request["key_file"]) or request["model"]
+    model, swaps = request["model"], bool(request.get("swaps"))
+    if swaps:
+        model = target.resident(request["key_file"]) or model
     reply = target.complete(request["key_file"], _body(request | {"model": model}), request["timeout_s"])
-    return reply | ({"model": model} if reply["state"] == "answered" else {})
+    reply = judged(reply, request["question"], request.get("expected", {}).get(model))
+    return reply | ({"model": model} if swaps and reply["state"] == "answered" else {})
 
 
 def main(source: str = "-") -> None:

@@ -16,7 +16,7 @@ from rigup.operations.driver.state import booting_kernel, unpinned_packages
 from rigup.plan import DriverPlan, Plan
 from rigup.preflight.driver import managed_driver
 from rigup.preflight.rig import differences
-from rigup.systemd.release import GPUS_KEY
+from rigup.systemd.release import GPUS_KEY, as_kept
 from rigup.units import list_text
 
 What = Literal[
@@ -128,7 +128,8 @@ def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[s
         yield Drift("unit overrides", ", ".join(by_hand), name, hint=hint)
 
 
-def _release(probe: Probe, name: str, release: dict[str, Any], wanted: dict[str, Any]) -> Iterator[Drift]:
+def _release(probe: Probe, name: str, release: dict[str, Any], planned: dict[str, Any]) -> Iterator[Drift]:
+    wanted = as_kept(planned, release)
     for key in _KEYS:
         if release.get(key) != wanted.get(key):
             yield Drift(key, _moved(key, release.get(key), wanted.get(key)), name)

@@ -23,7 +23,7 @@ from rigup.connection.handshake import remembering
 from rigup.connection.lease import stamp
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.service.health import ANSWER_SECONDS, ASK, keep_answer, request_of
+from rigup.operations.service.health import ANSWER_SECONDS, ASK, expected_of, keep_answer, request_of
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.run.audit_log import ApplyRecord, Recorder, appending, keep_here, served
 from rigup.run.context import RunContext
@@ -76,7 +76,12 @@ class RunFinisher:
         result, handshake = run.results[host.name], run.handshakes[host.name]
         assert self.recorder is not None
         record = self._record(self.recorder, replace(result, state="unchanged"))
-        requests = {plan.service.name: request_of(plan) for plan in run.plans[host.name]}
+        releases = handshake.probe.releases
+        requests = {
+            name: request_of(plan, expected_of(name, releases[name]))
+            for plan in run.plans[host.name]
+            if (name := plan.service.name)
+        }
         finished = finish_host(host, handshake.lease, requests, self._last(host, record))
         if finished.recorded:
             self._recorded[host.name] = record

@@ -23,7 +23,7 @@ from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import BoundNodes, bind
-from rigup.operations.service.health import Answer, Answers, ask_service
+from rigup.operations.service.health import Answer, Answers, ask_service, expected_of
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight, uncounted_notes
 from rigup.preflight.rig import memory_speed_note
@@ -324,7 +324,8 @@ class Run:
             return answered[name]
         if probe is not None and name not in probe.releases and name not in probe.damaged:
             raise HostFailed(f"{host.name}: {name} was never applied", "run rigup diff to see what apply would do")
-        return ask_service(host, plan, max_tokens=1, wait_s=60)
+        expected = expected_of(name, probe.releases.get(name, {}) if probe else {})
+        return ask_service(host, plan, expected=expected, wait_s=60)
 
     def _measure(self, host: Host, plan: Plan) -> None:
         """Records how much GPU memory a service uses that this run has started."""

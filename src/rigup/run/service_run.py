@@ -17,7 +17,7 @@ from rigup.operations.service.history import check_applied
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import unsupported_host_findings
 from rigup.run.runner import Run
-from rigup.systemd.release import release_of
+from rigup.systemd.release import as_kept, release_of
 
 # parts of a plan that do not affect how the service runs
 BESIDE_THE_PLAN = {"host", "warnings", "refusals", "silenced", "alternatives", "figures"}
@@ -90,7 +90,7 @@ def about(host: str, plan: BoundPlan, member: Plan, probe: Probe) -> dict[str, A
     assert plan.build is not None and member.checkpoint is not None and member.parallel is not None
     unit, name = plan.service.name, member.service.name
     release = probe.releases[unit]
-    planned = release_of(plan, name_of(plan.build, probe.architecture, probe.os)).manifest
+    planned = as_kept(release_of(plan, name_of(plan.build, probe.architecture, probe.os)).manifest, release)
     return {
         "host": host,
         "group": plan.group,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ GROUP_KEY = "set"
 """Key of a manifest: the node group that serves it, with a digest of the commands of all members."""
 MEMBERS_KEY = "members"
 """Key of a manifest: of a swap group, what each service loads, under which name, and its preset."""
+EXPECTED_KEY = "expected_answer"
+"""Key of a manifest, or of each of its members: what its answer must contain, as `rigup.service.Service` has it."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +42,41 @@ def release_of(plan: BoundPlan, build_name: str) -> ServiceRelease:
     }
     if plan.members:
         manifest[MEMBERS_KEY] = {
-            each.service.name: {"model": each.served_name, "preset": each.swap.preset, **_loaded(each)}
+            each.service.name: {
+                "model": each.served_name,
+                "preset": each.swap.preset,
+                **_loaded(each),
+                EXPECTED_KEY: each.service.expected_answer,
+            }
             for each in plan.members
             if each.swap
         }
+    else:
+        manifest[EXPECTED_KEY] = plan.service.expected_answer
     if plan.gpu_uuids:
         manifest[GPUS_KEY] = [[index, uuid] for index, uuid in plan.gpu_uuids.items()]
     if plan.nodes:
         manifest[GROUP_KEY] = {"id": plan.group_digest, "nodes": [node.model_dump(mode="json") for node in plan.nodes]}
     return ServiceRelease(plan.service.name, service_file(plan, f"{layout.BUILDS}/{build_name}"), manifest)
+
+
+def as_kept(wanted: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest as the rigup would have written it that wrote `kept`: before December 2026, without what it expects.
+
+    Nothing runs otherwise with that key: a release that lacks it is not another one.
+    """
+    found = dict(wanted)
+    if EXPECTED_KEY not in kept:
+        found.pop(EXPECTED_KEY, None)
+    if members := wanted.get(MEMBERS_KEY):
+        there = kept.get(MEMBERS_KEY) or {}
+        found[MEMBERS_KEY] = {name: as_kept(one, there.get(name, {})) for name, one in members.items()}
+    return found
+
+
+def without_expected(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest without what the service is expected to answer: what it takes a start to change."""
+    return as_kept(manifest, {})
 
 
 def _loaded(plan: Plan) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.units import stop_limit
-from rigup.operations.service.health import ask_service
+from rigup.operations.service.health import ask_service, expected_of
 from rigup.plan import Finding, Plan
 from rigup.preflight.checks import OF_APPLY_ALONE
 from rigup.programs import program_file
@@ -152,7 +152,8 @@ class TuningRun(Run):
         for plan in self.plans[host.name]:
             if plan.service.name in services:
                 report(Progress(host.name, "service", text=f"waiting for {plan.service.name} to restart"))
-                ask_service(host, plan, max_tokens=1)
+                probe, name = self.results[host.name].probe, plan.service.name
+                ask_service(host, plan, expected_of(name, probe.releases.get(name, {}) if probe else {}))
 
 
 def _tuned(host: Host, request: TuningRequest, probe: Probe, paused: tuple[str, ...], lease: Lease) -> TuningResult:

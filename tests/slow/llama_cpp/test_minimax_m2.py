@@ -30,7 +30,8 @@ def fleet(labs_can_run: None, tmp_path: Path) -> Iterator[Fleet]:
     """One bare machine, a hub with the tiny checkpoint, and a fleet whose lock pins it and the toolkit's llama.cpp."""
     tiny.provide(tmp_path, tmp_path / "served", _template())
     with made_fleet(Fleet, "gguf", tmp_path, tmp_path / "served", hosts=1) as fleet:
-        fleet.describe(model=tiny.MODEL, context=2048, quick_build=True, reasoning=True, tools=True, expected_answer="")
+        settings = {"quick_build": True, "reasoning": True, "tools": True, "expected_answer": None}
+        fleet.describe(model=tiny.MODEL, context=2048, **settings)
         yield fleet
 
 

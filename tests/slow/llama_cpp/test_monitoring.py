@@ -68,7 +68,7 @@ class Site:
             "listen": self.address,
             "api_key_file": "secrets/chat.key",
         }
-        service["expected_answer"] = ""  # its weights are random
+        service["expected_answer"] = None  # its weights are random
         cards = {"listen": "0.0.0.0", "api_key_file": "secrets/chat.key", "model": "MiniMax-M2.5"}
         files = {
             "inventories/rehearsal.py": f"boxes = {[host]!r}\ncards = {stand_ins[:1]!r}\nothers = {stand_ins[1:]!r}\n",

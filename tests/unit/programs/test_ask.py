@@ -370,3 +370,34 @@ def test_whatever_a_host_says_is_a_reply(line: str) -> None:
 def test_a_reply_that_makes_no_sense_is_a_failure(line: str) -> None:
     reply = read_reply(line)
     assert reply.state == "failed" and reply.why.startswith("the host's reply ")
+
+
+@pytest.mark.parametrize(
+    ("text", "piece"),
+    [
+        ("The capital of France is Paris.", ""),
+        ("Der " * 16, ""),
+        ("Der " * 17, "Der"),
+        ("duct" * 64, "duct"),
+        ("!" * 256, "!"),
+        ("\n" * 64, " "),
+        ("Well, " + "so it is, " * 20, "so it is,"),
+        ("It is a large city on the river Seine, of which I know this: " + "." * 30, ""),
+        ("The capital of France is Paris. " * 20, ""),
+        ("Okay, the user asks for the capital. Hmm, hmm, hmm. Let me think about it", ""),
+        ("0" * 15, ""),
+    ],
+)
+def test_a_text_that_ends_in_one_short_piece_over_and_over_is_told_from_others(text: str, piece: str) -> None:
+    assert program.repeated(text).strip() == piece.strip()
+    assert bool(program.repeated(text)) == bool(piece)
+
+
+def test_the_answer_of_the_model_that_is_resident_is_held_against_what_that_one_should_say() -> None:
+    expected = {"m0": {"service": "chat", "answer": "I am m0"}, "last:8b": {"service": "code", "answer": "Paris"}}
+    with serving(router("loaded", "unloaded")) as url:
+        assert ask(url, model="last:8b", swaps=True, expected=expected)["state"] == "answered"
+    with serving(router("unloaded", "loaded")) as url:
+        said = ask(url, model="m0", swaps=True, expected=expected)
+    assert said["state"] == "failed"
+    assert 'it answered "I am last:8b", without "Paris" (services.code' in said["why"]

@@ -8,7 +8,7 @@ from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.facts.manifest import read_manifest
 from rigup.plan import Checkpoint
 from rigup.systemd.quadlet import quadlet
-from rigup.systemd.release import release_of
+from rigup.systemd.release import as_kept, release_of, without_expected
 from tests.nodes import unbound
 from tests.unit.planner.asking import side_by_side
 from tests.unit.systemd.test_quadlet import REVISION, VLLM, planned
@@ -58,4 +58,7 @@ def test_a_swap_group_names_all_that_it_loads_and_how() -> None:
         f"[{one['model']}]" for one in members.values()
     ]
     assert manifest["checkpoint"] == members["chat"]["checkpoint"]
+    assert {one["expected_answer"] for one in members.values()} == {"Paris"}
     assert read_manifest(json.dumps(manifest), "release.json") == manifest
+    earlier = {**manifest, "members": {name: without_expected(one) for name, one in members.items()}}
+    assert as_kept(manifest, earlier) == earlier

@@ -29,6 +29,7 @@ from rigup.operations.service.releases import (
     Check,
     CheckEarlier,
     mark_healthy,
+    note_expected,
     remove_unit,
     stage,
     switch,
@@ -128,6 +129,8 @@ class GroupMember:
         wanted = release if isinstance(release, ServiceRelease) else release(host)
         number, _ = stage(host, wanted, existing)
         self.change(host, number, check, f"starting {self.service}, release {number}")
+        if existing:
+            note_expected(host, wanted, number)
         if self.rank:
             check(host)  # the steps after the head's health check
 

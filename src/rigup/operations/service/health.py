@@ -19,15 +19,19 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
+from rigup.systemd.release import EXPECTED_KEY, MEMBERS_KEY
 from rigup.units import seconds_text
 
 QUESTION = "What is the capital of France? Answer in one sentence."
 ASK = ("python3", "-EsS", f"{layout.PROGRAMS}/ask.py")  # the standard library and the programs in the same folder
 ANSWER_SECONDS = 300
 GREETING_TOKENS = 256  # a model that thinks first names the answer within so many; others end by themselves
-SHOWN_CHARACTERS = 120
+JUDGED_TOKENS = 64  # enough to see that an answer without an expected word does nothing but repeat itself
 RELEASE_SECONDS = 1800.0
 _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
+
+Expected = Mapping[str, Mapping[str, str]]
+"""By the name of a model: its service, and the word that its answer must contain, or "", as `ask.py` explains."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,18 @@ class Answers:
 def ask_service(
     host: Host,
     plan: Plan,
-    max_tokens: int,
+    expected: Expected | None = None,
     wait_s: float | None = None,
     timeout_s: int = ANSWER_SECONDS,
     given_up: Callable[[], str] = str,
+    least: int = 1,
 ) -> Answer:
     """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
 
-    timeout_s: for the answer itself. given_up: returns why waiting is pointless, "" while it is not.
+    expected: what its release expects, see `expected_of`. timeout_s: for the answer itself. given_up: returns why
+    waiting is pointless, "" while it is not. least: see `request_of`.
     """
-    request = request_of(plan, max_tokens) | {"timeout_s": timeout_s}
+    request = request_of(plan, expected, least) | {"timeout_s": timeout_s}
     return _ask(host, plan.service.name, request, plan.start_timeout_s if wait_s is None else wait_s, given_up)
 
 
@@ -74,14 +80,19 @@ def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -
 
     Of a swap group each model is loaded and asked, the first one last, so that it is resident afterwards.
     """
+    expected = {
+        each.served_name: {"service": each.service.name, "answer": word}
+        for each in plan.members or (plan,)
+        if (word := each.service.expected_answer) is not None
+    }
     for member in (*plan.members[1:], *plan.members[:1]):
-        request = _of_member(plan, member, GREETING_TOKENS)
-        answer = _expected(host, member, _ask(host, plan.service.name, request, plan.start_timeout_s, given_up))
+        request = _of_member(plan, member, expected, GREETING_TOKENS)
+        answer = _ask(host, plan.service.name, request, plan.start_timeout_s, given_up, member.service.name)
         said = f"{member.service.name}: loaded and answered in {seconds_text(answer.seconds)}"
         report(Progress(host.name, "log", text=said))
     if plan.members:
         return answer
-    return _expected(host, plan, ask_service(host, plan, max_tokens=GREETING_TOKENS, given_up=given_up))
+    return ask_service(host, plan, expected, given_up=given_up, least=GREETING_TOKENS)
 
 
 def load_member(host: Host, plan: Plan, member: Plan) -> None:
@@ -90,30 +101,39 @@ def load_member(host: Host, plan: Plan, member: Plan) -> None:
     plan: of its whole group.
     """
     report(Progress(host.name, "service", text=f"loading {member.service.name}"))
-    _ask(host, member.service.name, _of_member(plan, member, max_tokens=1), plan.start_timeout_s)
+    _ask(host, member.service.name, _of_member(plan, member, {}), plan.start_timeout_s)
 
 
-def _of_member(plan: Plan, member: Plan, max_tokens: int) -> dict[str, Any]:
+def _of_member(plan: Plan, member: Plan, expected: Expected, least: int = 1) -> dict[str, Any]:
     """The request for `ask.py` about one model of a swap group, whichever is resident."""
     asked = {"model": member.served_name, "swaps": False, "timeout_s": ANSWER_SECONDS + member.start_timeout_s}
-    return request_of(plan, max_tokens) | asked
+    return request_of(plan, expected, least) | asked
 
 
-def _expected(host: Host, plan: Plan, answer: Answer) -> Answer:
-    """The answer. Raises HostFailed if it is not the one that the service expects."""
-    if (expected := plan.service.expected_answer).casefold() not in answer.text.casefold():
-        name, said = plan.service.name, " ".join(answer.text.split())[:SHOWN_CHARACTERS]
-        raise HostFailed(
-            f'{host.name}: {name}: health check failed: asked "{QUESTION}", it answered "{said}", without "{expected}" '
-            f"(services.{name}.expected_answer)"
-        )
-    return answer
+def expected_of(service: str, manifest: Mapping[str, Any]) -> Expected:
+    """What a release expects of the answers of its models.
+
+    Nothing for one that an earlier rigup made, or whose service expects nothing.
+    """
+    named = {one["model"]: (name, one) for name, one in (manifest.get(MEMBERS_KEY) or {}).items()}
+    alone = {address_and_model(manifest.get("command") or ())[1]: (service, manifest)}
+    return {
+        model: {"service": name, "answer": answer}
+        for model, (name, of) in (named or alone).items()
+        if (answer := of.get(EXPECTED_KEY)) is not None
+    }
 
 
-def request_of(plan: Plan, max_tokens: int = 1) -> dict[str, Any]:
+def _tokens(expected: Expected | None, least: int) -> int:
+    """How many tokens an answer needs, to be judged."""
+    words = [one["answer"] for one in (expected or {}).values()]
+    return max(least, GREETING_TOKENS if any(words) else JUDGED_TOKENS if words else 0)
+
+
+def request_of(plan: Plan, expected: Expected | None = None, least: int = 1) -> dict[str, Any]:
     """The request for `ask.py` about the plan's service; of a swap group, about the model that is resident.
 
-    A single token is enough for a service that was not restarted.
+    expected: see `expected_of`. least: tokens of the answer where nothing is; more are asked for where that needs more.
     """
     name = plan.service.name
     return {
@@ -121,7 +141,8 @@ def request_of(plan: Plan, max_tokens: int = 1) -> dict[str, Any]:
         "health": plan.health_path,
         "model": plan.served_name,
         "question": QUESTION,
-        "max_tokens": max_tokens,
+        "max_tokens": _tokens(expected, least),
+        "expected": expected or {},
         "key_file": layout.api_key_file(name) if wants_key(plan.service) else None,
         **_ROUND,
         "unit": layout.unit_name(name),
@@ -136,12 +157,15 @@ def ask_release(
     wait_s: float = RELEASE_SECONDS,
     given_up: Callable[[], str] = str,
 ) -> Answer:
-    """Sends a question to the address and model name in the argv of a release. Raises like `ask_service`.
+    """Sends a question to the address and model name in the argv of a release, which must answer as it expects.
+
+    Raises like `ask_service`.
 
     The router of a swap group is healthy before its model is loaded, so that the answer may take as long as the start.
     """
     command = manifest.get("command") or ()
     address, name = address_and_model(command)
+    expected = expected_of(service, manifest)
     timeout_s = max(ANSWER_SECONDS, int(wait_s)) if "--models-preset" in command else ANSWER_SECONDS
     key_file = layout.api_key_file(service)
     request = {
@@ -149,7 +173,8 @@ def ask_release(
         "health": "/health",
         "model": name,
         "question": QUESTION,
-        "max_tokens": 48,
+        "max_tokens": _tokens(expected, 48),
+        "expected": expected,
         "key_file": key_file if remote.run(host, "test", "-f", key_file).ok else None,
         **_ROUND,
         "timeout_s": timeout_s,
@@ -158,7 +183,15 @@ def ask_release(
     return _ask(host, service, request, wait_s, given_up)
 
 
-def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up: Callable[[], str] = str) -> Answer:
+def _ask(
+    host: Host,
+    name: str,
+    request: dict[str, Any],
+    wait_s: float,
+    given_up: Callable[[], str] = str,
+    member: str = "",
+) -> Answer:
+    """member: of a swap group, the service that is asked, for messages."""
     began = time.monotonic()
     while True:
         jobs.check_cancelled(f"{host.name}: {name}: cancelled during the health check")
@@ -170,7 +203,7 @@ def _ask(host: Host, name: str, request: dict[str, Any], wait_s: float, given_up
         if reply.state == "answered":
             return keep_answer(host, name, reply)
         if reply.state == "failed":
-            raise HostFailed(f"{host.name}: {name}: health check failed: {reply.why}")
+            raise HostFailed(f"{host.name}: {member or name}: health check failed: {reply.why}")
         if why := given_up():
             raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
         if (waited := time.monotonic() - began) > wait_s:

@@ -15,7 +15,7 @@ from rigup.facts.manifest import read_manifest
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.releases import ANSWERED, BEFORE
-from rigup.systemd.release import GROUP_KEY
+from rigup.systemd.release import GROUP_KEY, as_kept
 
 # Its $1: rigup's configuration; $2: ANSWERED. It prints
 # "release SERVICE NUMBER SECONDS current|- answered|- BEFORE|- BUILT_BY|- MANIFEST".
@@ -169,7 +169,8 @@ def differences(old: RetainedRelease, new: RetainedRelease) -> tuple[str, ...]:
     """Text of each change of the newer release."""
     if damage := new.damage or old.damage:
         return (damage,)
-    before, after = old.manifest, new.manifest
+    before, after = old.manifest, as_kept(new.manifest, old.manifest)
+    before = as_kept(before, after)
     changes = []
     if before.get("build") != after.get("build"):
         changes.append(f"build {before.get('build')} -> {after.get('build')}")

@@ -31,7 +31,7 @@ from rigup.operations.primitives.units import service_state, stop_limit
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.port_guard import TEMPLATE
-from rigup.systemd.release import ServiceRelease
+from rigup.systemd.release import ServiceRelease, as_kept, without_expected
 
 KEPT = 3
 UNITS = "/etc/systemd/system"
@@ -139,12 +139,15 @@ def release(
     """
     running = host.get_fact(CurrentRelease, service=wanted.service)
     state = service_state(host, wanted.service)
-    same = running.unit == wanted.unit.rstrip("\n") and running.manifest == _manifest(wanted)
+    same, expects_other = _compared(running, wanted)
     installed = running.installed == running.unit and state.enabled in ENABLED
     runs = state.active == "active" and running.answered == "yes" and running.key != "stale"
     right = same and installed and runs and not restart
     if part is not None:
         right = not part.agreed(host, not right)
+    if right and expects_other:
+        yield step(_expect, wanted, check, running.current)
+        return
     if right:
         host.noop(f"{wanted.service} runs release {running.current}")
         return
@@ -157,6 +160,30 @@ def release(
 
 def _manifest(wanted: ServiceRelease) -> str:
     return json.dumps(wanted.manifest, sort_keys=True)
+
+
+def _compared(running: Running, wanted: ServiceRelease) -> tuple[bool, bool]:
+    """Whether the host has this release, and whether that one expects another answer, which takes no start."""
+    try:
+        kept = read_manifest(running.manifest, "release.json")
+    except Unreadable:
+        return False, False
+    planned = json.loads(_manifest(wanted))
+    same = running.unit == wanted.unit.rstrip("\n") and without_expected(kept) == without_expected(planned)
+    return same, same and kept != as_kept(planned, kept)
+
+
+def _expect(host: Host, wanted: ServiceRelease, check: Check, number: str) -> None:
+    """Has a release that runs answer as the plan now expects, and notes that in it: nothing else of it changes."""
+    report(Progress(host.name, "service", text=f"asking {wanted.service}, release {number}"))
+    check(host)
+    note_expected(host, wanted, number)
+
+
+def note_expected(host: Host, wanted: ServiceRelease, number: str) -> None:
+    """Writes what a release expects into it, once it has answered so."""
+    path = f"{layout.service_folder(wanted.service)}/releases/{number}/release.json"
+    remote.write_file(host, path, _manifest(wanted))
 
 
 def _activate(
@@ -183,6 +210,8 @@ def _activate(
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
         problem = explained(host, wanted.service, began, remote.words_of(host, error))
         raise _go_back(host, wanted.service, number, previous, problem, check_earlier) from None
+    if existing:
+        note_expected(host, wanted, number)
     mark_healthy(host, wanted.service, number)
 
 

@@ -210,4 +210,4 @@ class GroupCoordinator:
 
 def _ask_briefly(host: Host, plan: Plan) -> Answer:
     """The answer of a head whose workers are missing; it may never arrive."""
-    return ask_service(host, plan, max_tokens=1, wait_s=WITHOUT_WORKERS_SECONDS, timeout_s=WITHOUT_WORKERS_SECONDS)
+    return ask_service(host, plan, wait_s=WITHOUT_WORKERS_SECONDS, timeout_s=WITHOUT_WORKERS_SECONDS)

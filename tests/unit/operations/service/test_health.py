@@ -10,6 +10,9 @@ from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed
 from rigup.operations.service import health
 from rigup.operations.service.reply import Reply
+from rigup.programs import ask
+from rigup.systemd.release import release_of
+from tests.nodes import unbound
 from tests.unit.local_host import LocalHost
 from tests.unit.planner.asking import decided, side_by_side
 
@@ -22,13 +25,20 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def ask(said: Reply, **service: Any) -> str:
         host: Any = LocalHost()
-        monkeypatch.setattr(health, "_ask_once", lambda host, request: said)
+        monkeypatch.setattr(health, "_ask_once", lambda host, request: judged(said, request))
         monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: health.Answer(
             host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second
         ))  # fmt: skip
         return health.ask_after_start(host, decided([], {**SMOL, **service})).text
 
     return ask
+
+
+def judged(said: Reply, request: dict[str, Any]) -> Reply:
+    """What `ask.py` makes of an answer."""
+    reply = said.model_dump()
+    found = ask.judged(reply, request["question"], request["expected"].get(request["model"]))
+    return said if found is reply else Reply.model_validate(found)
 
 
 def answering(text: str, **fields: Any) -> Reply:
@@ -42,9 +52,10 @@ def answering(text: str, **fields: Any) -> Reply:
         (answering("PARIS!"), {}),
         (Reply(state="answered", reasoning="Okay, the capital is Paris. So", tokens=9), {}),
         (answering("Der Der Der"), {"expected_answer": ""}),
+        (answering("duct" * 64), {"expected_answer": None}),
         (answering("forty-two"), {"expected_answer": "Forty"}),
     ],
-    ids=["a sentence", "capitals", "thoughts", "any answer", "another word"],
+    ids=["a sentence", "capitals", "thoughts", "any answer", "even one that repeats itself", "another word"],
 )
 def test_an_answer_that_makes_sense_passes(said: Reply, service: dict[str, Any], asked: Any) -> None:
     assert asked(said, **service) == said.text
@@ -70,7 +81,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def once(host: Any, request: dict[str, Any]) -> Reply:
             requests.append(request)
-            return answering(said.get(request["model"].removeprefix("m-"), "Paris"))
+            return judged(answering(said.get(request["model"].removeprefix("m-"), "Paris")), request)
 
         monkeypatch.setattr(health, "_ask_once", once)
         monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: health.Answer(
@@ -100,3 +111,37 @@ def test_a_service_that_takes_turns_is_asked_later_for_what_is_resident() -> Non
     (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
     assert health.request_of(plan)["swaps"] is True
     assert health.request_of(decided([], SMOL))["swaps"] is False
+
+
+@pytest.mark.parametrize("text", ["duct" * 64, "Sure. " + "!" * 60, "Der " * 40, "\n" * 64], ids=repr)
+def test_a_service_that_expects_no_word_does_not_start_on_one_piece_over_and_over(text: str, asked: Any) -> None:
+    with pytest.raises(HostFailed, match=r" over and over \(services\.chat\.expected_answer\)$"):
+        asked(answering(text), expected_answer="")
+
+
+def test_a_release_is_asked_for_what_it_was_made_to_answer() -> None:
+    for service, expected, tokens in (
+        ({}, "Paris", health.GREETING_TOKENS),
+        ({"expected_answer": ""}, "", health.JUDGED_TOKENS),
+        ({"expected_answer": None}, None, 1),
+    ):
+        plan = decided([], {**SMOL, **service})
+        found = health.expected_of("chat", release_of(unbound(plan), "build").manifest)
+        of_chat = {} if expected is None else {plan.served_name: {"service": "chat", "answer": expected}}
+        assert found == of_chat
+        request = health.request_of(plan, found)
+        assert (request["expected"], request["max_tokens"]) == (of_chat, tokens)
+
+
+def test_a_release_of_an_earlier_rigup_may_answer_anything() -> None:
+    assert health.expected_of("chat", {"command": ["llama-server", "--alias", "smol"]}) == {}
+
+
+def test_models_that_take_turns_each_have_their_own_answer() -> None:
+    services = {name: {**SMOL, "swap": True, "served_name": f"m-{name}"} for name in ("first", "second")}
+    services["second"]["expected_answer"] = "Berlin"
+    (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
+    assert health.expected_of("first", release_of(unbound(plan), "build").manifest) == {
+        "m-first": {"service": "first", "answer": "Paris"},
+        "m-second": {"service": "second", "answer": "Berlin"},
+    }

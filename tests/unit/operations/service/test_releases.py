@@ -139,3 +139,35 @@ def test_only_a_service_that_runs_can_run_with_another_key(
     monkeypatch.setattr(releases, "LOADED", str(tmp_path / "loaded"))
     monkeypatch.setattr(layout, "service_folder", lambda service: str(tmp_path))
     assert (subprocess.run(["sh", "-c", releases._stale("chat")]).returncode == 0) == stale
+
+
+COMMAND = {"command": ["llama-server", "--port", "8000"]}
+
+
+@pytest.mark.parametrize(
+    ("kept", "unit", "same", "expects_other"),
+    [
+        ({**COMMAND, "expected_answer": "Paris"}, UNIT, True, False),
+        ({**COMMAND, "expected_answer": "Rome"}, UNIT, True, True),
+        (COMMAND, UNIT, True, False),
+        ({**COMMAND, "expected_answer": "Paris"}, "[Service]\n", False, False),
+        ({"command": ["llama-server"], "expected_answer": "Paris"}, UNIT, False, False),
+    ],
+    ids=["the same", "another answer", "of an earlier rigup", "another unit", "another command"],
+)
+def test_what_a_release_expects_makes_no_other_release_of_it(
+    kept: dict[str, Any], unit: str, same: bool, expects_other: bool
+) -> None:
+    wanted = ServiceRelease("chat", UNIT, {**COMMAND, "expected_answer": "Paris"})
+    running = releases.Running("1", unit.rstrip("\n"), json.dumps(kept))
+    assert releases._compared(running, wanted) == (same, expects_other)
+
+
+def test_what_a_release_expects_is_written_into_it_once_it_has_answered_so(box: Box, tmp_path: Path) -> None:
+    file = tmp_path / "etc/services/chat/releases/1/release.json"
+    wanted = ServiceRelease("chat", UNIT, {**COMMAND, "expected_answer": "Rome"})
+    with pytest.raises(HostFailed):
+        releases._expect(box, wanted, no_answer, "1")
+    assert json.loads(file.read_text()) == COMMAND
+    releases._expect(box, wanted, lambda host: None, "1")
+    assert (json.loads(file.read_text()), box.switched) == ({**COMMAND, "expected_answer": "Rome"}, [])

@@ -74,6 +74,24 @@ def test_a_release_that_does_not_answer_gives_way_to_the_one_before(
     assert serving.rigup("status", "--json", expect=1).json["services"][0]["health"] == "answers"
 
 
+def test_a_release_whose_answer_turns_wrong_stays_and_nothing_says_that_it_answers(serving: Fleet) -> None:
+    before = current(serving)
+    for context in (GOOD, BAD):
+        serving.host.behave(context, "nonsense")
+    serving.describe(context=BAD)
+    (error,) = serving.apply(expect=1).json["hosts"][0]["errors"]
+    assert f" release {before} also failed: " in error["message"] and "answers" not in error["message"]
+    serving.describe()
+    for words in (("apply", "--yes", "--json"), ("restart", "chat", "--json"), ("status", "--json")):
+        (error,) = serving.rigup(*words, expect=1).json["hosts"][0]["errors"]
+        assert 'the", without "Paris" ' in error["message"]
+        assert current(serving) == before
+    serving.host.tell("rm -rf /run/rigup-test")
+    serving.rigup("restart", "chat")
+    serving.converges()
+    assert current(serving) == before
+
+
 def test_an_answer_that_was_never_waited_for_is_waited_for_by_the_next_apply(serving: Fleet) -> None:
     before = current(serving)
     serving.host.behave(BAD, "unhealthy")

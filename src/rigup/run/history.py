@@ -11,8 +11,8 @@ from functools import partial
 from rigup import layout
 from rigup.host import Host
 from rigup.operations.primitives import remote
+from rigup.operations.service.held import ANSWERED
 from rigup.operations.service.history import LIST, RetainedRelease, parse_kept
-from rigup.operations.service.releases import ANSWERED
 from rigup.report.collect import SECRETS
 from rigup.run.context import RunContext, ask_quietly
 

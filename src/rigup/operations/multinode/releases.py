@@ -32,6 +32,7 @@ from rigup.operations.service.releases import (
     note_expected,
     remove_unit,
     stage,
+    stays,
     switch,
 )
 from rigup.operations.service.start_log import explained
@@ -54,10 +55,12 @@ class MemberState:
     """A host's state at the start of a change.
 
     now: the current release. earlier: digests by number of the releases that have answered, the preferred one last.
+    held: whether the release to switch to is the current one, and has answered before.
     """
 
     now: str | None
     earlier: dict[str, str]
+    held: bool = False
 
 
 def belonging_together(states: Mapping[str, MemberState]) -> dict[str, str | None]:
@@ -153,6 +156,8 @@ class GroupMember:
             state_of(host, StartedServices).services.add(self.service)
             return
         jobs.check_cancelled(f"{host.name}: {self.service}: cancelled during the health check")
+        if all(each.held for each in state.values.values()):
+            raise switching.stay(failed, number)
         raise switching.back(failed)
 
     def wait(self, host: str, step: str, what: Any) -> BarrierState:
@@ -187,18 +192,23 @@ def _state_of(host: Host, service: str, number: str) -> MemberState:
     digests = {
         str(release.number): group_digest_of(release.manifest) for release in good if str(release.number) != number
     }
-    return MemberState(None if now is None else str(now), digests)
+    held = any(release.current and release.answered and str(release.number) == number for release in kept)
+    return MemberState(None if now is None else str(now), digests, held)
 
 
 @dataclass
 class _GroupSwitch:
-    """One host's steps of a switch. earlier: the release that each host rolls back to. began: by time.monotonic()."""
+    """One host's steps of a switch. earlier: the release that each host rolls back to. began: by time.monotonic().
+
+    way_back: the hint of this host's own error.
+    """
 
     part: GroupMember
     host: Host
     earlier: dict[str, str | None]
     states: Mapping[str, MemberState]
     began: float
+    way_back: str = ""
 
     def forward(self, number: str, check: Check) -> dict[str, str]:
         """Switches to the new release. Returns failures by host; {} once the head has answered."""
@@ -221,10 +231,20 @@ class _GroupSwitch:
         lost |= self._step("head back", lambda: None if rank else self._put_back(number))
         if not lost and any(self.earlier.values()):
             lost = self._step(ANSWERED_AGAIN, lambda: self._answer_again(number))
-        message = f"{listed(failed.values())}; {self._outcome_text(number, lost)}"
+        return self._failed(failed, self._outcome_text(number, lost))
+
+    def stay(self, failed: Mapping[str, str], number: str) -> HostFailed:
+        """Leaves the release, which has answered before, as it is on each host; returns the error."""
+        unit = layout.unit_name(self.part.service)
+        with suppress(*remote.CONNECTION_ERRORS):
+            remote.run(self.host, "systemctl", "start", "--no-block", unit)  # a host may have failed before its start
+        return self._failed(failed, stays(number))
+
+    def _failed(self, failed: Mapping[str, str], outcome: str) -> HostFailed:
+        message = f"{listed(failed.values())}; {outcome}"
         hint = f"on {listed(failed)}: journalctl -u {layout.unit_name(self.part.service)}"
         prefix = "" if message.startswith(f"{self.host.name}: ") else f"{self.host.name}: "
-        return HostFailed(prefix + message, hint)
+        return HostFailed(prefix + message, self.way_back or hint)
 
     def _step(self, step: str, work: Callable[[], None]) -> dict[str, str]:
         """Runs this host's part of a step and waits for the others. Returns failures by host."""
@@ -234,6 +254,7 @@ class _GroupSwitch:
         except (RigupError, *remote.CONNECTION_ERRORS) as error:
             why = remote.words_of(self.host, error)
             if isinstance(error, HostFailed):
+                self.way_back = error.hint or self.way_back
                 why = explained(self.host, self.part.service, self.began, why)
         state = self.part.wait(self.host.name, step, why)
         failed = {name: problem for name, problem in state.values.items() if problem}

@@ -16,6 +16,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.held import changed_since
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
 from rigup.systemd.api_key import wants_key
@@ -203,13 +204,19 @@ def _ask(
         if reply.state == "answered":
             return keep_answer(host, name, reply)
         if reply.state == "failed":
-            raise HostFailed(f"{host.name}: {member or name}: health check failed: {reply.why}")
+            raise _changed(host, name, f"{host.name}: {member or name}: health check failed: {reply.why}")
         if why := given_up():
             raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
         if (waited := time.monotonic() - began) > wait_s:
-            raise HostFailed(f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
+            raise _changed(host, name, f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
         report(Progress(host.name, "service", text=f"waiting for {name}: {reply.why}"))
         gevent.sleep(0.2)
+
+
+def _changed(host: Host, name: str, problem: str) -> HostFailed:
+    """The error, with what has changed since the release last answered, if it has, and the way back."""
+    since, hint = changed_since(host, name)
+    return HostFailed(f"{problem}; {since}", hint) if since else HostFailed(problem)
 
 
 def keep_answer(host: Host, service: str, reply: Reply) -> Answer:

@@ -14,7 +14,8 @@ from rigup.facts.host import Probe
 from rigup.facts.manifest import read_manifest
 from rigup.host import Host
 from rigup.operations.primitives import remote
-from rigup.operations.service.releases import ANSWERED, BEFORE
+from rigup.operations.service.held import ANSWERED
+from rigup.operations.service.releases import BEFORE
 from rigup.systemd.release import GROUP_KEY, as_kept
 
 # Its $1: rigup's configuration; $2: ANSWERED. It prints

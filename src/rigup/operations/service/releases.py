@@ -28,6 +28,7 @@ from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
+from rigup.operations.service.held import ANSWERED, STATE
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.port_guard import TEMPLATE
@@ -37,7 +38,6 @@ KEPT = 3
 UNITS = "/etc/systemd/system"
 QUADLETS = "/etc/containers/systemd"
 LOADED = "/run/credentials"  # systemd's copies of running units' credentials
-ANSWERED = "answered"
 BEFORE = "before"  # file in a release's folder: the number of the healthy release that it replaced
 # podman generates a unit from a Quadlet file at every boot, if the file says so: it cannot be enabled.
 ENABLED = ("enabled", "generated")
@@ -155,7 +155,8 @@ def release(
     if part is not None:
         yield step(part.activate, rebind or wanted, check, existing)
     else:
-        yield step(_activate, rebind or wanted, check, check_earlier, existing, same and installed)
+        held = running.answered == "yes"
+        yield step(_activate, rebind or wanted, check, check_earlier, existing, same and installed, held)
 
 
 def _manifest(wanted: ServiceRelease) -> str:
@@ -193,8 +194,11 @@ def _activate(
     check_earlier: CheckEarlier,
     existing: str | None,
     installed: bool,
+    held: bool = False,
 ) -> None:
     """Stages the release unless it exists, switches to it, and rolls back if it does not answer.
+
+    held: whether it exists and has answered before. Then it stays whatever comes: what has changed is not the release.
 
     An installed release that was started by a reboot in this run is checked without another start, unless its API key
     was written after that.
@@ -209,10 +213,22 @@ def _activate(
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
         problem = explained(host, wanted.service, began, remote.words_of(host, error))
+        if existing and held and not jobs.cancelled():
+            hint = getattr(error, "hint", None) or _journal(wanted.service)
+            raise HostFailed(f"{problem}; {stays(number)}", hint) from None
         raise _go_back(host, wanted.service, number, previous, problem, check_earlier) from None
     if existing:
         note_expected(host, wanted, number)
     mark_healthy(host, wanted.service, number)
+
+
+def stays(number: str) -> str:
+    """What messages say of a release that is not replaced by an earlier one."""
+    return f"release {number} stays, which has answered before"
+
+
+def _journal(service: str) -> str:
+    return f"on the host: journalctl -u {layout.unit_name(service)}"
 
 
 def _fresh(host: Host, service: str) -> bool:
@@ -287,7 +303,7 @@ def _go_back(
     """Rolls back to the previous release, or stops one that never answered; returns the error to raise."""
     if jobs.cancelled():
         return jobs.Cancelled(problem)
-    hint = f"on the host: journalctl -u {layout.unit_name(service)}"
+    hint = _journal(service)
     try:
         if previous is None:
             remove_unit(host, service)
@@ -297,7 +313,8 @@ def _go_back(
         kept = f"{layout.service_folder(service)}/releases/{previous}/release.json"
         check_earlier(host, read_manifest(remote.check_output(host, "cat", kept), kept))
     except (RigupError, Unreadable, *remote.CONNECTION_ERRORS) as second:
-        return HostFailed(f"{problem}; rolling back to release {previous or number} also failed: {second}", hint)
+        also = f"{problem}; rolling back to release {previous or number} also failed: {second}"
+        return HostFailed(also, getattr(second, "hint", None) or hint)
     return HostFailed(f"{problem}; rolled back to release {previous}, which answers", hint)
 
 
@@ -312,8 +329,11 @@ def remove_unit(host: Host, service: str) -> None:
 
 
 # $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers.
-_KEEP = """
-cd "$1/releases"; [ -e "$2/$3" ] || { touch "$2/$3"; sync "$2/$3"; }
+_KEEP = (
+    f"""{STATE}
+cd "$1/releases"; state "$2" > "$2/.$3"; sync "$2/.$3"; mv "$2/.$3" "$2/$3"
+"""
+    + """
 numbers=$(ls | grep -x '[0-9][0-9]*' | sort -rn)
 for n in $numbers; do [ -e "$n/$3" ] || rm -rf "$n"; done
 n="$2"; left="$4"; stay=' '
@@ -326,6 +346,7 @@ for n in $numbers; do
   if [ "$left" -gt 0 ]; then left=$((left - 1)); else rm -rf "$n"; fi
 done
 """
+)
 
 
 def mark_healthy(host: Host, service: str, number: str) -> None:

@@ -62,17 +62,20 @@ def roll_back(
         switch(host, service, str(wanted.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        raise _again(host, current, check_current, remote.words_of(host, error)) from None
+        way_back = getattr(error, "hint", None)
+        raise _again(host, current, check_current, remote.words_of(host, error), way_back) from None
     mark_healthy(host, service, str(wanted.number))
 
 
-def _again(host: Host, current: RetainedRelease | None, check: Check, problem: str) -> HostFailed:
+def _again(host: Host, current: RetainedRelease | None, check: Check, problem: str, way_back: str | None) -> HostFailed:
+    """Restores the current release. way_back: the hint of the problem."""
     if current is None:
-        return HostFailed(problem, "run rigup releases to see the other releases")
+        return HostFailed(problem, way_back or "run rigup releases to see the other releases")
     hint = f"on the host: journalctl -u {layout.unit_name(current.service)}"
     try:
         switch(host, current.service, str(current.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        return HostFailed(f"{problem}; restoring release {current.number} also failed: {error}", hint)
-    return HostFailed(f"{problem}; release {current.number} was restored and answers", hint)
+        also = f"{problem}; restoring release {current.number} also failed: {error}"
+        return HostFailed(also, getattr(error, "hint", None) or way_back or hint)
+    return HostFailed(f"{problem}; release {current.number} was restored and answers", way_back or hint)

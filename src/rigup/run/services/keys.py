@@ -13,6 +13,7 @@ from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.endpoints import endpoint_of
 from rigup.operations.service.health import ask_release
+from rigup.operations.service.held import note_held
 from rigup.operations.service.history import check_applied, hosts_of
 from rigup.operations.service.secrets import KEY_BYTES
 from rigup.operations.service.stopping import start
@@ -64,6 +65,7 @@ class KeyRun(HostsRun):
             if not probe.rests(service):
                 start(host, service, again=True)
                 result.answers.append(ask_release(host, manifest, service))
+                note_held(host, service)
         except HostFailed as error:
             remote.write_file(host, path, earlier, "600")
             start(host, service, again=True)

@@ -10,6 +10,7 @@ from rigup.host import Host
 from rigup.operations.primitives import jobs
 from rigup.operations.service.endpoints import endpoint_of
 from rigup.operations.service.health import ask_release
+from rigup.operations.service.held import note_held
 from rigup.operations.service.history import damage_hint, hosts_of
 from rigup.operations.service.stopping import start, stop
 from rigup.project.settings import disabled_in
@@ -106,4 +107,5 @@ class PowerRun(HostsRun):
         try:
             self.results[host.name].answers.append(ask_release(host, manifest, name))
         except HostFailed as error:
-            raise HostFailed(error.message, f"see why: rigup logs {name} --limit {host.name}") from None
+            raise HostFailed(error.message, error.hint or f"see why: rigup logs {name} --limit {host.name}") from None
+        note_held(host, name)

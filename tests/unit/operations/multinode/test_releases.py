@@ -139,20 +139,31 @@ def test_the_head_gives_up_once_another_host_has_failed() -> None:
     assert head.given_up() == "b: chat: rigup-chat.service is failed"
 
 
-def test_the_head_stops_before_the_others_and_starts_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done on two hosts that have release 1, in order; release 2 is the next."""
     order = list[str]()
 
-    def stop(host: Host, *words: str, timeout: float) -> None:
+    def run(host: Host, *words: str, timeout: float = 0.0) -> None:
         gevent.sleep(0.05 if host.name == "a" else 0)  # the head has requests in flight
-        order.append(f"{host.name} stopped")
+        order.append(f"{host.name} {'stopped' if 'stop' in words else 'left'}")
 
-    monkeypatch.setattr(releases, "_state_of", lambda host, service, number: stand("1", r1="x"))
+    held = replace(stand("1", r1="x"), held=True)
+    monkeypatch.setattr(
+        releases, "_state_of", lambda host, service, number: held if number == "1" else stand("1", r1="x")
+    )
     monkeypatch.setattr(releases, "stop_limit", lambda host: 1.0)
-    monkeypatch.setattr(remote, "run", stop)
+    monkeypatch.setattr(releases, "explained", lambda host, service, began, why: why)
+    monkeypatch.setattr(remote, "run", run)
     monkeypatch.setattr(releases, "switch", lambda host, service, number: order.append(f"{host.name} started"))
     monkeypatch.setattr(releases, "trouble", lambda host, unit: "")
+    monkeypatch.setattr(releases, "restarted", lambda host, unit: True)
     monkeypatch.setattr(releases, "mark_healthy", lambda host, service, number: None)
     monkeypatch.setattr(releases, "state_of", lambda host, kind: kind())
+    return order
+
+
+def test_the_head_stops_before_the_others_and_starts_after_them(order: list[str]) -> None:
     place = Barrier(HOSTS)
     done = both(
         lambda: part(place, 0).change(Host("a"), "2", lambda host: None, "starting"),
@@ -160,3 +171,19 @@ def test_the_head_stops_before_the_others_and_starts_after_them(monkeypatch: pyt
     )
     assert done == [None, None]
     assert order == ["a stopped", "b stopped", "b started", "a started"]
+
+
+def test_a_release_of_several_hosts_that_has_answered_before_stays(order: list[str]) -> None:
+    def wrong(host: Host) -> None:
+        raise HostFailed("a: chat says Der Der", "go back")
+
+    place = Barrier(HOSTS)
+    first, second = both(
+        lambda: part(place, 0).change(Host("a"), "1", wrong, "starting"),
+        lambda: part(place, 1).change(Host("b"), "1", wrong, "starting"),
+    )
+    assert first.message == f"a: chat says Der Der; {releases.stays('1')}"
+    assert first.hint == "go back"
+    assert second.message.startswith("b: a: chat says Der Der; release 1 stays")
+    assert order[:4] == ["a stopped", "b stopped", "b started", "a started"]
+    assert sorted(order[4:]) == ["a left", "b left"]

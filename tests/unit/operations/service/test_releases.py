@@ -171,3 +171,15 @@ def test_what_a_release_expects_is_written_into_it_once_it_has_answered_so(box: 
     assert json.loads(file.read_text()) == COMMAND
     releases._expect(box, wanted, lambda host: None, "1")
     assert (json.loads(file.read_text()), box.switched) == ({**COMMAND, "expected_answer": "Rome"}, [])
+
+
+def test_a_release_that_has_answered_before_stays_where_it_answers_no_longer(box: Box, tmp_path: Path) -> None:
+    def wrong(host: Any) -> None:
+        raise HostFailed("box: chat says Der Der", "go back")
+
+    stage(box, ServiceRelease("chat", "[Service]\n", {}), None)
+    with pytest.raises(HostFailed) as caught:
+        releases._activate(box, ServiceRelease("chat", UNIT, COMMAND), wrong, never, "1", False, held=True)
+    assert caught.value.message == "box: chat says Der Der; release 1 stays, which has answered before"
+    assert (caught.value.hint, box.switched) == ("go back", ["1"])
+    assert (tmp_path / "etc/services/chat/releases/1/answered").exists()

@@ -17,6 +17,7 @@ from rigup.operations.driver.state import (
     fabric_problem,
     loading_problem,
     package_problem,
+    packages_move,
     stuck_packages,
     unpinned_packages,
 )
@@ -56,7 +57,10 @@ def driver(
     probe: Probe,
     check: Callable[[Probe], None],
 ) -> bool:
-    """Install, hold and load the driver; start its daemons and wait for the fabric. Return whether the driver changes.
+    """Install, hold and load the driver; start its daemons and wait for the fabric.
+
+    Return whether the driver that runs changes, in the kernel or as the libraries and daemons that go with it; what the
+    next kernel needs does not count.
 
     check: called with a fresh probe after loading; raises if the host does not match the declared rig.
     """
@@ -68,7 +72,7 @@ def driver(
     module = host.get_fact(KernelModule, kernel=packages.kernel)
     problem = package_problem(probe, plan, packages, module)
     others = tuple(unpinned_packages(probe, plan))
-    installed = driver_packages(
+    driver_packages(
         name=f"driver {plan.version}" + (f": {problem}" if problem else ""),
         driver=plan,
         packages=packages,
@@ -84,7 +88,7 @@ def driver(
         problem=problem,
         check=check,
     )
-    changes = bool(installed.will_change or loaded.will_change)
+    changes = bool(loaded.will_change) or packages_move(probe, plan, packages)
     daemons = running_units(name=" and ".join(unit.removesuffix(".service") for unit in packages.units),
                             units=packages.units, restart=changes)  # fmt: skip
     if FABRIC_MANAGER_UNIT in packages.units:

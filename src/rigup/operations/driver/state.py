@@ -69,6 +69,16 @@ def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, 
     return ""
 
 
+def packages_move(probe: Probe, driver: DriverPlan, packages: DriverPackages) -> bool:
+    """Whether the driver's own packages change on disk, and with them the libraries and daemons of the running driver.
+
+    Headers and a module for the next kernel do not count.
+    """
+    own = (packages.pin, *packages.at_version, *packages.beside)
+    missing = any(name not in probe.nvidia.packages for name in own)
+    return missing or bool(probe.nvidia.unconfigured or unpinned_packages(probe, driver))
+
+
 def _most_telling(others: dict[str, str], probe: Probe) -> str:
     """The version to name: of the library, else of any package; of prebuilt modules, the kernel's, as a last resort."""
     versions = sorted(others, key=lambda name: name.startswith(PREBUILT_MODULES))

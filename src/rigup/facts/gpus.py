@@ -26,11 +26,26 @@ class PowerLimits:
 
 
 @dataclass(frozen=True)
+class GpuProcess:
+    """A process that computes on a GPU. memory_mib: None if unknown.
+
+    unit: its systemd unit, "" for none, None if the host does not tell, as of a process outside of its container.
+    """
+
+    pid: int
+    program: str = ""
+    unit: str | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True)
 class ProbedGpu:
     """One GPU. A figure is None if the card does not have it or could not be queried.
 
     error: why the GPU does not respond; figures that come only from it are then unset.
     memory_of_host: the GPU has no memory of its own; `memory_total_mib` is the host's.
+    compute_mode: "default", "exclusive process", "exclusive thread" or "prohibited"; "" if unknown.
+    processes: those that compute on it; None if NVML does not tell them.
     throttled: why it currently runs slower than it could, in words.
     fabric: the state of its registration with the fabric manager on a machine with an NVSwitch: "not started",
     "in progress", "completed", or "failed: " and NVML's error; "" on other machines.
@@ -52,6 +67,8 @@ class ProbedGpu:
     persistence: bool | None = None
     ecc: bool | None = None
     mig: bool | None = None
+    compute_mode: str = ""
+    processes: tuple[GpuProcess, ...] | None = None
     throttled: tuple[str, ...] = ()
     nvlinks: int | None = None
     numa_node: int | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from rigup.facts.bounds import Unreadable, count, kind, literal_of
-from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
+from rigup.facts.gpus import FabricManager, GpuPair, GpuProcess, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
 from rigup.facts.host_output import Count, Figure, GpuIndex, HostOutput, Line, checked
 from rigup.units import MIB
 
@@ -23,6 +23,9 @@ class _DriverOutput(HostOutput):
 
     driver: Line | None = None
     cuda: Annotated[str, Field(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){0,2}$")] | None = None
+
+
+_Process = Annotated[tuple[Count, Count | None, Line | None, Line], Field(strict=False)]
 
 
 class _GpuOutput(HostOutput):
@@ -48,6 +51,8 @@ class _GpuOutput(HostOutput):
     persistence: bool | None = None
     ecc: bool | None = None
     mig: bool | None = None
+    compute_mode: Line | None = None
+    processes: Annotated[list[_Process], Field(max_length=100)] | None = None
     throttled: Annotated[list[Line], Field(max_length=100)] | None = None
     nvlinks: Count | None = None
     fabric: Line | None = None
@@ -200,6 +205,10 @@ def _gpu(gpu: _GpuOutput, nodes: dict[str, int | None], memory_kib: int) -> Prob
         persistence=gpu.persistence,
         ecc=gpu.ecc,
         mig=gpu.mig,
+        compute_mode=gpu.compute_mode or "",
+        processes=None
+        if gpu.processes is None
+        else tuple(GpuProcess(pid, program, unit, used) for pid, used, unit, program in gpu.processes),
         throttled=tuple(gpu.throttled or ()),
         nvlinks=gpu.nvlinks,
         numa_node=nodes.get(bus),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyinfra.api import FactBase
 
 from rigup.errors import HostFailed
-from rigup.facts.gpus import FabricManager, GpuPair, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
+from rigup.facts.gpus import FabricManager, GpuPair, GpuProcess, Nvidia, PcieLink, PciGpu, PowerLimits, ProbedGpu
 from rigup.facts.host import BuiltFor, Disk, Listener, NumaNode, Probe, UnattendedUpgrades, UnitState
 from rigup.facts.probe_parsing import parse
 from rigup.facts.probe_script import PROBE_SECONDS, script
@@ -16,6 +16,7 @@ __all__ = [
     "Disk",
     "FabricManager",
     "GpuPair",
+    "GpuProcess",
     "HostProbe",
     "Listener",
     "NumaNode",

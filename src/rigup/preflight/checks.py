@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator
 
 from rigup import layout
@@ -14,6 +13,7 @@ from rigup.operations.service.gpu_binding import unknown_gpu_uuids
 from rigup.plan import Build, Finding, Plan
 from rigup.preflight.driver import driver_findings
 from rigup.preflight.rig import differences
+from rigup.preflight.starting import listening, port_finding, room_findings, room_notes
 from rigup.preflight.virtualisation import virtualisation_findings
 from rigup.rig import SUPPORTED_OS
 from rigup.units import GIB, bytes_text
@@ -43,9 +43,7 @@ def preflight(
     now: this machine's time, in seconds since 1970. remove: the run also removes services that no plan names.
     wheelhouse: wheels come from this machine, not from an index.
     """
-    stopping = set(map(layout.unit_name, disabled))
-    left_over = _left_over_units(probe, plans) - stopping
-    leaving = stopping | (left_over if remove else set())
+    left_over, leaving = _leaving(probe, plans, remove, disabled)
     return (
         *_operating_system(probe),
         *_clock(probe, now),
@@ -54,9 +52,26 @@ def preflight(
         *virtualisation_findings(plans, probe),
         *driver_findings(plans, probe),
         *_named_gpus(probe, plans),
+        *room_findings(plans, probe, leaving),
         *(found for plan in plans for found in _port(probe, plan, left_over, leaving)),
         *_containers(probe, plans),
     )
+
+
+def shared_gpu_notes(
+    probe: Probe, plans: tuple[Plan, ...], remove: bool = False, disabled: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Warnings about what others do on the GPUs of these plans, with room for both. Arguments: as for `preflight`."""
+    return room_notes(plans, probe, _leaving(probe, plans, remove, disabled)[1])
+
+
+def _leaving(
+    probe: Probe, plans: tuple[Plan, ...], remove: bool, disabled: tuple[str, ...]
+) -> tuple[set[str], set[str]]:
+    """The units of services that no plan names, and those that the run stops before it starts others."""
+    stopping = set(map(layout.unit_name, disabled))
+    left_over = _left_over_units(probe, plans) - stopping
+    return left_over, stopping | (left_over if remove else set())
 
 
 def unsupported_host_findings(found: tuple[Finding, ...], probe: Probe, plans: tuple[Plan, ...]) -> tuple[Finding, ...]:
@@ -218,40 +233,12 @@ def _left_over_units(probe: Probe, plans: tuple[Plan, ...]) -> set[str]:
 
 def _port(probe: Probe, plan: Plan, left_over: set[str], leaving: set[str]) -> Iterator[Finding]:
     """leaving: units that the run stops before."""
-    own = layout.unit_name(plan.service.name)
-    for listener in probe.listeners if plan.rank == 0 else ():  # only the head serves the API
-        if listener.port != plan.service.port or not _same_place(listener.address, plan.service.listen):
-            continue
-        if listener.unit == own or listener.unit in leaving:
-            continue
-        holder = listener.unit or listener.program or "another program"
-        hint = "stop it, or give the service another port"
+    if plan.rank:  # only the head serves the API
+        return
+    own = {layout.unit_name(plan.service.name), *leaving}
+    if listener := listening(probe, plan.service.port, plan.service.listen, own):
         if listener.unit in left_over:
             hint = "remove that service, which is no longer in the inventory: rigup apply --remove"
-        yield Finding(
-            rule="host-port",
-            message=f"port {listener.port} of service {plan.service.name} is in use by {holder}",
-            hint=hint,
-        )
-        return
-
-
-def _same_place(there: str, wanted: str) -> bool:
-    """Whether two listeners on the same port conflict at these addresses; an invalid address conflicts with any.
-
-    "::" includes IPv4, unless a program asks for IPv6 only, which rigup cannot see here.
-    """
-    try:
-        one, other = _address(there), _address(wanted)
-    except ValueError:
-        return True
-    unspecified = {address for address in (one, other) if address.is_unspecified}
-    if any(address.version == 6 for address in unspecified):
-        return True
-    return one == other or (bool(unspecified) and one.version == other.version)
-
-
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The address as the kernel interprets it. Raises ValueError if it is invalid."""
-    found = ipaddress.ip_address("127.0.0.1" if text == "localhost" else text.partition("%")[0])
-    return getattr(found, "ipv4_mapped", None) or found  # ss shows IPv4 on an IPv6 socket in this form
+            yield port_finding(plan.service.name, listener, hint)
+        else:
+            yield port_finding(plan.service.name, listener)

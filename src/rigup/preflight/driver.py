@@ -10,6 +10,7 @@ from rigup.operations.apt.commands import upstream
 from rigup.plan import DriverPlan, Finding, Plan
 from rigup.planner.assembly import toolkit_of
 from rigup.planner.driver import repository_refusals
+from rigup.preflight.starting import mismatch_finding
 
 _BACK = "or reinstall the driver that this host had"
 _KEEP = 'driver = "keep" in group_data'
@@ -68,12 +69,7 @@ def _unfit(needing: list[Plan], probe: Probe) -> Iterator[Finding]:
             hint=f"{way}; or install one yourself",
         )
     elif nvidia.mismatched:
-        yield Finding(
-            rule="host-driver",
-            message=f"driver {nvidia.loaded} is loaded but {nvidia.installed} is installed; CUDA programs cannot "
-            "start until they match",
-            hint=f"reboot the host; or {way}",
-        )
+        yield mismatch_finding(probe, f"reboot the host; or {way}")
     else:
         for problem in dict.fromkeys(filter(None, (too_old(plan, probe) for plan in needing))):
             yield Finding(rule="host-driver", message=problem, hint=f"{way}; {_BACK}")

@@ -65,16 +65,21 @@ def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
         )
     for gpu in probe.gpus:
         if gpu.mig:
-            yield Finding(
-                rule="host-gpu-mig",
-                message=f"{described(gpu)}: declared: a whole GPU; found: MIG is on",
-                hint=f"nvidia-smi -i {gpu.index} -mig 0, then reset the GPU or reboot",
-            )
+            yield mig_finding(gpu)
     if probe.gpus:
         yield from _answering(rig, probe, len(lost))
     elif len(probe.pci_gpus) != len(rig.gpus):
         number = len(probe.pci_gpus)
         yield _counts(rig, f"{number or 'no'} NVIDIA GPU{'' if number == 1 else 's'} on the PCI bus", probe)
+
+
+def mig_finding(gpu: ProbedGpu) -> Finding:
+    """The finding about a GPU that is divided."""
+    return Finding(
+        rule="host-gpu-mig",
+        message=f"{described(gpu)}: declared: a whole GPU; found: MIG is on",
+        hint=f"nvidia-smi -i {gpu.index} -mig 0, then reset the GPU or reboot",
+    )
 
 
 def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 NVML_SUCCESS = 0
+NVML_ERROR_INSUFFICIENT_SIZE = 7
 NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_FUNCTION_NOT_FOUND = 12, 13
 NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED = 15, 16
 NVML_NVLINK_MAX_LINKS = 36
+NVML_COMPUTEMODE_EXCLUSIVE_THREAD, NVML_COMPUTEMODE_PROHIBITED, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 1, 2, 3
 nvmlMemory_v2, nvmlGpuFabricInfo_v2 = 0x02000028, 0x02000024
 
 _TEXTS = {
@@ -45,6 +47,7 @@ _TEXTS = {
 _NUMBERS = {
     "nvmlSystemGetCudaDriverVersion": 1,
     "nvmlDeviceGetTemperature": 1,
+    "nvmlDeviceGetComputeMode": 1,
     "nvmlDeviceGetCurrPcieLinkGeneration": 1,
     "nvmlDeviceGetMaxPcieLinkGeneration": 1,
     "nvmlDeviceGetCurrPcieLinkWidth": 1,
@@ -61,6 +64,7 @@ _NUMBERS = {
     "nvmlDeviceGetMigMode": 2,
 }
 _VERSION_BYTES, _TEXT_BYTES = 80, 96
+_NOT_AVAILABLE = 2**64 - 1
 _library: Any = None
 
 
@@ -97,6 +101,17 @@ class Memory2(ctypes.Structure):
     _fields_ = [
         ("version", ctypes.c_uint),
         *((name, ctypes.c_ulonglong) for name in ("total", "reserved", "free", "used")),
+    ]
+
+
+class ProcessInfo(ctypes.Structure):
+    """nvmlProcessInfo_v2_t: bytes; None where NVML does not tell them."""
+
+    _fields_ = [
+        ("pid", ctypes.c_uint),
+        ("usedGpuMemory", ctypes.c_ulonglong),
+        ("gpuInstanceId", ctypes.c_uint),
+        ("computeInstanceId", ctypes.c_uint),
     ]
 
 
@@ -165,6 +180,23 @@ def nvmlDeviceGetMemoryInfo(handle: Any, version: int | None = None) -> Memory |
     found = Memory2(version=version) if version else Memory()
     _call("nvmlDeviceGetMemoryInfo_v2" if version else "nvmlDeviceGetMemoryInfo", handle, byref(found))
     return found
+
+
+def nvmlDeviceGetComputeRunningProcesses_v3(handle: Any) -> list[tuple[int, int | None]]:
+    """The processes that hold a GPU: process id, and bytes or None."""
+    count = ctypes.c_uint(0)
+    try:
+        _call("nvmlDeviceGetComputeRunningProcesses_v3", handle, byref(count), None)
+        return []
+    except NVMLError as error:
+        if error.value != NVML_ERROR_INSUFFICIENT_SIZE:
+            raise
+    count.value = count.value * 2 + 5
+    found = (ProcessInfo * count.value)()
+    _call("nvmlDeviceGetComputeRunningProcesses_v3", handle, byref(count), found)
+    return [
+        (one.pid, None if one.usedGpuMemory == _NOT_AVAILABLE else one.usedGpuMemory) for one in found[: count.value]
+    ]
 
 
 def nvmlDeviceGetCurrentClocksEventReasons(handle: Any) -> int:

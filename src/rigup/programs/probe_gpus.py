@@ -43,6 +43,12 @@ _REASONS = {
     0x40: "hardware thermal",
     0x80: "power brake",
 }
+_MODES = {
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive thread",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive process",
+}
+_MOST_PROCESSES = 50
 _FATAL = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 _COMPLETED = 3
 _FABRIC = {1: "not started", 2: "in progress", _COMPLETED: "completed"}
@@ -184,6 +190,7 @@ def _gpu(index: int, handle: Any) -> Line:
     limits = _maybe(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle) or (None, None)
     capability = _maybe(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
     reasons = _maybe(pynvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
+    mode = _maybe(pynvml.nvmlDeviceGetComputeMode, handle)
     pci = _maybe(pynvml.nvmlDeviceGetPciInfo, handle)
     return {
         "gpu": index,
@@ -206,6 +213,8 @@ def _gpu(index: int, handle: Any) -> Line:
         "persistence": _switch(_maybe(pynvml.nvmlDeviceGetPersistenceMode, handle)),
         "ecc": _mode(_maybe(pynvml.nvmlDeviceGetEccMode, handle)),
         "mig": _mode(_maybe(pynvml.nvmlDeviceGetMigMode, handle)),
+        "compute_mode": None if mode is None else _MODES.get(mode, "default"),
+        "processes": _processes(handle),
         "throttled": None if reasons is None else [text for bit, text in _REASONS.items() if reasons & bit],
         "nvlinks": _nvlinks(handle),
         "fabric": _fabric(handle),
@@ -217,6 +226,37 @@ def _memory(handle: Any) -> Any:
     version = getattr(pynvml, "nvmlMemory_v2", None)
     memory = _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle, version) if version else None
     return memory or _maybe(pynvml.nvmlDeviceGetMemoryInfo, handle)
+
+
+def _processes(handle: Any) -> list[list[Any]] | None:
+    """The processes that compute on a GPU: [process id, MiB, unit, program]; None if NVML does not tell them.
+
+    MiB: None if unknown. unit: "" for none, None if the kernel does not tell, as of a process outside of a container.
+    """
+    found = _maybe(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle)
+    if found is None:
+        return None
+    return [
+        [pid, None if used is None else used // MIB, *_owner(pid)]
+        for pid, used in sorted(map(_process, found))[:_MOST_PROCESSES]
+    ]
+
+
+def _process(found: Any) -> tuple[int, int | None]:
+    """Process id and bytes, from either library."""
+    return found if isinstance(found, tuple) else (found.pid, found.usedGpuMemory)
+
+
+def _owner(pid: int) -> tuple[str | None, str]:
+    """The systemd unit and the name of a process."""
+    try:
+        with open(f"/proc/{pid}/cgroup") as file:
+            parts = file.read().strip().split("/")
+        with open(f"/proc/{pid}/comm") as file:
+            program = file.read().strip()
+    except OSError:
+        return None, ""
+    return next((part for part in reversed(parts) if part.endswith(".service")), ""), program
 
 
 def _text(value: Any) -> str:

@@ -22,6 +22,7 @@ from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import TAKES_PART, Change
+from rigup.run.services.startable import check_startable
 from rigup.systemd.release import GROUP_KEY
 from rigup.units import list_text
 
@@ -108,6 +109,8 @@ class RollbackRun(HostsRun):
         for step in steps:
             check_there(host, step.wanted)
             _check_unchanged(host, step.wanted)
+            if probe:
+                check_startable(host.name, probe, step.wanted.service, step.wanted.manifest)
         self.steps[host.name] = tuple(steps)
         self.results[host.name].changes = [Change("service", step.name) for step in steps]
         self.results[host.name].state = "differs"

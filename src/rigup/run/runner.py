@@ -25,7 +25,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.service.gpu_binding import BoundNodes, bind
 from rigup.operations.service.health import Answer, Answers, ask_service, expected_of
 from rigup.plan import BoundPlan, Finding, Plan
-from rigup.preflight.checks import preflight, uncounted_notes
+from rigup.preflight.checks import preflight, shared_gpu_notes, uncounted_notes
 from rigup.preflight.rig import memory_speed_note
 from rigup.preflight.virtualisation import link_notes
 from rigup.project.inventory import Project
@@ -182,7 +182,10 @@ class Run:
         plans, wheelhouse = self.plans[name], self.context.settings[name].packages.wheelhouse is not None
         speed = memory_speed_note(plans[0].rig, probe) if plans else ""
         uncounted = uncounted_notes(probe, plans, wheelhouse)
-        for note in (*([speed] if speed else ()), *link_notes(plans, probe), *uncounted):
+        shared = shared_gpu_notes(
+            probe, plans, self.context.settings[name].remove, self.context.settings[name].disabled
+        )
+        for note in (*([speed] if speed else ()), *link_notes(plans, probe), *uncounted, *shared):
             report(Progress(name, "log", text=note))
 
     def _blocking_findings(self, name: str, probe: Probe) -> tuple[Finding, ...]:

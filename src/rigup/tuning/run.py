@@ -38,6 +38,7 @@ from rigup.programs import program_file
 from rigup.regular_files import replace_file
 from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.runner import Run
+from rigup.run.services.startable import check_startable
 from rigup.sources.archives import fetch_source
 from rigup.tuning.gain import Gain, gain_of
 
@@ -140,6 +141,9 @@ class TuningRun(Run):
         if new := [name for name in paused if name not in shown]:
             message = f"{host.name}: {', '.join(new)} started after the confirmation"
             raise Refused(message, "run the same command again")
+        for name in paused:
+            if name in result.probe.releases:
+                check_startable(host.name, result.probe, name, result.probe.releases[name])
         try:
             self.outcome = _tuned(host, request, result.probe, paused, self.context.leases[host.name])
         finally:

@@ -28,6 +28,12 @@ def answer(value: Any) -> Any:
     return SimpleNamespace(**value) if isinstance(value, dict) else value
 
 
+def processes(index: int) -> Any:
+    """In the form of nvidia-ml-py: objects with fields."""
+    found = answer(gpus[index].get("GetComputeRunningProcesses_v3", {"code": pynvml.NVML_ERROR_NOT_SUPPORTED}))
+    return [SimpleNamespace(pid=pid, usedGpuMemory=used) for pid, used in found]
+
+
 def device(name: str) -> Any:
     missing = {"code": pynvml.NVML_ERROR_NOT_SUPPORTED}
     return lambda index, *rest: answer(gpus[index].get(name, missing))
@@ -57,6 +63,7 @@ def fabric(index: int, into: Any) -> None:
 
 
 pynvml.nvmlDeviceGetGpuFabricInfoV = fabric
+pynvml.nvmlDeviceGetComputeRunningProcesses_v3 = processes
 pynvml.nvmlInit = lambda: answer(description.get("init"))
 pynvml.nvmlDeviceGetCount = lambda: len(gpus)
 pynvml.nvmlDeviceGetHandleByIndex = lambda index: answer(gpus[index].get("handle")) or index

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from typing import Any
 
 import pynvml
 import pytest
@@ -17,11 +18,12 @@ STRUCTURES = {
     nvml.PciInfo: pynvml.nvmlPciInfo_t,
     nvml.Memory: pynvml.c_nvmlMemory_t,
     nvml.Memory2: pynvml.c_nvmlMemory_v2_t,
+    nvml.ProcessInfo: pynvml.c_nvmlProcessInfo_v2_t,
     nvml.c_nvmlGpuFabricInfo_v2_t: pynvml.c_nvmlGpuFabricInfo_v2_t,
 }
 GPU = ctypes.c_void_p(7)
 OTHERS = "Name UUID PciInfo MemoryInfo CudaComputeCapability PersistenceMode EccMode MigMode CurrentClocksEventReasons"
-LIMITS = ("PowerManagementLimit", "PowerManagementDefaultLimit", "PowerManagementLimitConstraints")
+LIMITS = ("PowerManagementLimit", "PowerManagementDefaultLimit", "PowerManagementLimitConstraints", "ComputeMode")
 LINKS = ("CurrPcieLinkGeneration", "MaxPcieLinkGeneration", "CurrPcieLinkWidth", "MaxPcieLinkWidth")
 CALLS: dict[str, tuple[object, ...]] = {
     "nvmlSystemGetDriverVersion": (),
@@ -30,6 +32,7 @@ CALLS: dict[str, tuple[object, ...]] = {
     "nvmlDeviceGetHandleByIndex": (3,),
     "nvmlDeviceGetTemperature": (GPU, 0),
     "nvmlDeviceGetNvLinkState": (GPU, 2),
+    "nvmlDeviceGetComputeRunningProcesses_v3": (GPU,),
     "nvmlDeviceGetGpuFabricInfoV": (GPU, None),
     "nvmlDeviceGetTopologyCommonAncestor": (GPU, GPU),
     "nvmlDeviceGetP2PStatus": (GPU, GPU, 2),
@@ -104,3 +107,21 @@ def _kind(argument: object) -> tuple[str, int]:
     if isinstance(argument, ctypes._SimpleCData):
         return ("number", argument.value)
     return ("memory", ctypes.sizeof(argument._obj))  # type: ignore[attr-defined]
+
+
+def test_processes_are_listed_in_the_room_that_the_library_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call asks how many there are; one more may have come since."""
+
+    class Library:
+        def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: object, count: Any, into: Any) -> int:
+            there = [(1234, 20 * 2**30), (1300, 2**64 - 1)]
+            if into is None:
+                count._obj.value = 1
+                return 7
+            for place, (pid, used) in enumerate(there):
+                into[place].pid, into[place].usedGpuMemory = pid, used
+            count._obj.value = len(there)
+            return 0
+
+    monkeypatch.setattr(nvml, "_library", Library())
+    assert nvml.nvmlDeviceGetComputeRunningProcesses_v3(GPU) == [(1234, 20 * 2**30), (1300, None)]

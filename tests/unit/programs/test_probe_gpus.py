@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,8 @@ CARD: dict[str, Any] = {
     "GetPowerManagementLimitConstraints": [100000, 350000],
     "GetPersistenceMode": 1,
     "GetEccMode": [0, 1],
+    "GetComputeMode": 3,
+    "GetComputeRunningProcesses_v3": [],
     "GetCurrentClocksEventReasons": 0x4 | 0x40 | 0x1,
     "GetTopologyCommonAncestor": 30,
     "GetP2PStatus": {"0": 1, "2": 5},
@@ -76,10 +79,21 @@ def test_everything_that_a_card_says() -> None:
         "persistence": True,
         "ecc": False,
         "mig": None,
+        "compute_mode": "exclusive process",
+        "processes": [],
         "throttled": ["power cap", "hardware thermal"],
         "nvlinks": None,
         "fabric": None,
     }
+
+
+def test_processes_on_a_card_are_told_with_their_unit_and_name() -> None:
+    own, gone = os.getpid(), 2**22 + 1
+    _, gpu = run({**CARD, "GetComputeRunningProcesses_v3": [[gone, None], [own, 3 * 2**30]]})
+    (pid, used, unit, program), other = gpu["processes"]
+    assert (pid, used, program) == (own, 3072, Path("/proc/self/comm").read_text().strip())
+    assert unit == "" or unit.endswith(".service")
+    assert other == [gone, None, None, ""]
 
 
 def test_a_card_that_supports_next_to_nothing() -> None:

@@ -29,7 +29,7 @@ OTHER = {**THERE, "nvidia-open": "590.48.01-1"}
     ids=[
         "as planned",
         "headers",
-        "a module for the next kernel",
+        "a module",
         "packages",
         "the driver runs",
         "the fabric's manager",

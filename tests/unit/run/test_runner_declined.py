@@ -16,6 +16,7 @@ from pyinfra.operations import files
 from rigup.cli import apply, prune, rollback
 from rigup.cli.sessions import session as hosts
 from rigup.connection import signals
+from rigup.errors import Refused
 from rigup.operations.service.history import RetainedRelease
 from rigup.run import rollback as rolling_back
 from rigup.run.prune import PruneRun, Removal
@@ -91,3 +92,24 @@ def test_a_script_hears_what_rollback_would_have_put_back(
     assert answered(run, monkeypatch, "--json", verb=rollback) == 1
     (box,) = json.loads(capsys.readouterr().out)["hosts"]
     assert (box["state"], box["changes"]) == ("differs", [{"role": "service", "step": "release 1 of chat (now 2)"}])
+
+
+def test_a_release_that_would_not_start_is_not_gone_back_to(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
+    run = local_run({"box": role})
+    run.__class__ = RollbackRun
+    asked: list[tuple[object, ...]] = []
+
+    def refuse(host: str, probe: object, service: str, manifest: object) -> None:
+        asked.append((host, service, manifest))
+        raise Refused("box: chat was left")
+
+    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
+    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
+    monkeypatch.setattr(rolling_back, "check_startable", refuse)
+    assert answered(run, monkeypatch, "--json", verb=rollback) == 1
+    (box,) = json.loads(capsys.readouterr().out)["hosts"]
+    assert (asked, box["changes"]) == ([("box", "chat", {})], [])
+    assert [error["message"] for error in box["errors"]] == ["box: chat was left"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rigup import layout
-from rigup.facts.probe import Probe, UnitState
+from rigup.facts.probe import Listener, Probe, UnitState
 from rigup.lock import LockedSource
 from rigup.operations.primitives import jobs, remote
 from rigup.run.runner import Run
@@ -172,3 +172,10 @@ def test_a_result_that_makes_no_sense_is_that_hosts_failure(
     (error,) = box.errors
     assert error.startswith("box: ") and "digest/result.json" in error and len(error) < 500
     assert box.run.outcome is None
+
+
+def test_nothing_is_paused_that_would_not_start_again(box: Box) -> None:
+    probe = replace(box.found[0], releases={"chat": {"command": ["vllm", "--port", "8000", "--host", "0.0.0.0"]}})
+    box.found.append(replace(probe, listeners=(Listener(8000, "10.0.0.1", "nginx.service", "nginx"),)))
+    box.run.tune("box", REQUEST)
+    assert box.done == [] and len(box.errors) == 1

@@ -23,6 +23,7 @@ from rigup.regular_files import user_path
 from rigup.run.hosts_run import HostsRun
 from rigup.run.result import Change
 from rigup.run.services.endpoints import read_key
+from rigup.run.services.startable import check_startable
 
 
 class KeyRun(HostsRun):
@@ -58,6 +59,8 @@ class KeyRun(HostsRun):
             hint = f"set services.{service}.api_key_file, which rigup key rotate then writes"
             message = f"{host.name}: {service} spans several hosts, so rigup replaces its key only in a file of yours"
             raise Refused(message, hint)
+        if not probe.rests(service):
+            check_startable(host.name, probe, service, manifest)
         self._claim_unchanged(host)
         path = layout.api_key_file(service)
         remote.write_file(host, path, secrets.token_urlsafe(KEY_BYTES), "600")

@@ -18,6 +18,7 @@ from rigup.run.gateways.drains import GatewayDrains
 from rigup.run.hosts_run import HostsRun, services_in
 from rigup.run.multinode.groups import NodeGroups
 from rigup.run.result import Change
+from rigup.run.services.startable import check_startable
 
 Verb = Literal["stop", "start", "restart"]
 
@@ -69,6 +70,8 @@ class PowerRun(HostsRun):
                         f"set services.{name}.enabled = True, then run rigup apply",
                     )
             elif verb == "restart" or probe.rests(name) != (verb == "stop"):
+                if verb == "restart":
+                    check_startable(host.name, probe, name, probe.releases[name])
                 chosen.append(name)
         self.steps[host.name] = tuple(chosen)
         result.changes = [Change("service", f"{verb} {name}") for name in chosen]

@@ -12,7 +12,7 @@ import pytest
 
 from rigup.cli.sessions.unplanned import results_of
 from rigup.errors import HostFailed, InputError
-from rigup.facts.probe import Probe
+from rigup.facts.probe import Listener, Probe
 from rigup.project.inventory import HostEntry, Project
 from rigup.run.result import exit_code
 from rigup.run.services import keys
@@ -97,6 +97,16 @@ def test_a_service_that_does_not_answer_gets_its_earlier_key_back(
     else:
         assert said == ["box: chat does not answer; the earlier key was restored"]
         assert started[1:] == ["earlier"] == [(tmp_path / "chat").read_text().strip()]
+
+
+def test_a_service_that_would_not_start_again_keeps_its_key(
+    connected: Callable[[Probe], KeyRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "start", lambda *_: pytest.fail("started"))
+    (said,) = rotated(connected(replace(APPLIED, listeners=(Listener(8000, "0.0.0.0", "nginx.service", "nginx"),),
+                                        releases={"chat": {"command": ["vllm", "--port", "8000"]}})))  # fmt: skip
+    assert said.endswith(" by nginx.service")
+    assert (tmp_path / "chat").read_text() == "earlier\n"
 
 
 def test_a_stopped_service_is_not_started_for_it(

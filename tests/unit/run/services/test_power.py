@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.facts.probe import Probe, UnitState
+from rigup.facts.probe import BuiltFor, Nvidia, Probe, UnitState
 from rigup.run.services import power
 from rigup.run.services.power import PowerRun
 
@@ -81,6 +81,20 @@ def test_what_is_refused(
     run.choose(verb, services)
     assert [error.message for error in run.results["box"].errors] == [message]
     assert run.steps == {"box": ()}
+
+
+def test_a_service_that_would_not_start_again_is_not_stopped_for_a_restart(connected: Callable[..., PowerRun]) -> None:
+    releases = {**RELEASES, "chat": {"command": [], "build": "vllm-1"}}
+    moved = Nvidia(loaded="580.95.05", installed="580.178.04")
+    probe = replace(RUNS, releases=releases, built_for={"vllm-1": BuiltFor("13.0")}, nvidia=moved)
+    run = connected(probe)
+    run.choose("restart", ("chat",))
+    (error,) = run.results["box"].errors
+    assert error.message.startswith("box: chat was left as it is, since it would not start again: driver 580.95.05 ")
+    assert (run.steps, error.hint) == ({"box": ()}, "run rigup apply, or reboot the host")
+    run = connected(probe)
+    run.choose("stop", ("chat",))
+    assert run.steps == {"box": ("chat",)}
 
 
 def test_a_disabled_service_is_left_alone_where_it_is_not_named(connected: Callable[..., PowerRun]) -> None:

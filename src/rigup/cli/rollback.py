@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         summary.show_answers(results, QUESTION, out)
         summary.show_results(results, out)
+        if any(result.state == "changed" for result in results):
+            out.say("revert the inventory or the lock, too: the next rigup apply goes forward again")
     return exit_code(results)
 
 

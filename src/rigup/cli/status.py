@@ -169,7 +169,7 @@ def _watch(inspected: Inspection, seconds: float, as_json: bool) -> None:
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """A row per service; red if not as planned."""
-    from rigup.cli.output.status_rows import gpu_memory_text
+    from rigup.cli.output.status_rows import gpu_memory_text, with_restarts
     from rigup.run.result import HEALTHY
 
     table = Table(
@@ -194,7 +194,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
     )
     for row in rows:
         took = f"{row['seconds']:.2f} s" if row.get("seconds") else ""
-        release, unit = row.get("release"), row.get("unit")
+        release, unit = row.get("release"), with_restarts(row.get("unit") or "", row)
         known = (release and str(release), _engine(row), _checkpoint(row), unit, uptime_text(row.get("up_seconds")))
         figures = (row.get("driver"), gpu_memory_text(row), _temperature(row), _planned(row))
         kernels = (row.get("moe_config"), _kernels(row))

@@ -155,6 +155,13 @@ def test_how_long_a_service_has_been_up() -> None:
     assert up_seconds("", 5) is None and up_seconds("Fri 2027-01-15 06:58:20 CET", 5) is None
 
 
+@pytest.mark.parametrize(("restarts", "words"), [(0, "active "), (1, "active, 1 restart "), (9, "active, 9 restarts ")])
+def test_how_often_a_service_was_restarted_is_in_its_line(restarts: int, words: str) -> None:
+    file = io.StringIO()
+    Console(file=file, width=200).print(table([asked(planned([]), having(""))[0] | {"restarts": restarts}]))
+    assert words in file.getvalue()
+
+
 @pytest.mark.parametrize(("active", "health"), [("inactive", "stopped"), ("failed", "no answer")])
 def test_a_stopped_service_is_stopped(active: str, health: str) -> None:
     plan = planned([])

@@ -29,12 +29,12 @@ def role(root: Path) -> None:
     files.directory(name="release of chat", path=str(root / "a"))
 
 
-def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any = apply) -> int:
-    """`rigup apply words` (or another verb's) over this run, and a person who says no."""
+def answered(run: Run, monkeypatch: pytest.MonkeyPatch, *words: str, verb: Any = apply, yes: bool = False) -> int:
+    """`rigup apply words` (or another verb's) over this run, and a person who says no, or yes."""
     monkeypatch.setattr(hosts, "open_run", lambda *_, **__: (run.context.project, run))
     monkeypatch.setattr(rollback, "open_rollback_run", lambda args: run)
     monkeypatch.setattr(signals, "stop_on_signals", nullcontext)
-    monkeypatch.setattr(verb, "agreed", lambda *_: False)
+    monkeypatch.setattr(verb, "agreed", lambda *_: yes)
     parser = argparse.ArgumentParser()
     verb.add_arguments(parser)
     return int(verb.run(argparse.Namespace(verb="apply", **vars(parser.parse_args([*words])))))
@@ -113,3 +113,16 @@ def test_a_release_that_would_not_start_is_not_gone_back_to(
     (box,) = json.loads(capsys.readouterr().out)["hosts"]
     assert (asked, box["changes"]) == ([("box", "chat", {})], [])
     assert [error["message"] for error in box["errors"]] == ["box: chat was left"]
+
+
+def test_a_rollback_says_what_the_next_apply_does(
+    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
+    run = local_run({"box": role})
+    run.__class__ = RollbackRun
+    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
+    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
+    monkeypatch.setattr(rolling_back, "roll_back", lambda *_: None)
+    assert answered(run, monkeypatch, verb=rollback, yes=True) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" the next rigup apply goes forward again")

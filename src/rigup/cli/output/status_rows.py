@@ -75,6 +75,12 @@ def _unanswered(result: HostResult, unit: UnitState | None) -> str:
     return STOPPED if unit and unit.active == "inactive" else NO_ANSWER
 
 
+def with_restarts(text: str, row: dict[str, Any]) -> str:
+    """A text about a service with how often systemd has restarted it since its start: a crash loop may look healthy."""
+    times = row.get("restarts") or 0
+    return f"{text}, {times:,} restart{'' if times == 1 else 's'}" if times else text
+
+
 def with_kernels(found: dict[str, Any], plan: Plan, logged: list[str] | None) -> dict[str, Any]:
     """Adds the kernels that a start logged. Those are drift that the plan counts on and the host lacks.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rigup.cli.output.status_rows import gpu_memory_text
+from rigup.cli.output.status_rows import gpu_memory_text, with_restarts
 from rigup.cli.page.content import STATES, FleetContent, HostContent, ServiceContent
 from rigup.cli.page.markup import Child, Markup, element
 from rigup.cli.page.measurements import best_rate
@@ -78,7 +78,7 @@ def _row(host: HostContent, service: ServiceContent | None, anchor: str, first: 
         element("td", badge(host.state) if first else ""),
         element("th", element("a", host.name, href=f"#{anchor}"), scope="row"),
         element("td", service.name if service else "-"),
-        element("td", service.row["health"] if service else "-", class_="wide"),
+        element("td", with_restarts(service.row["health"], service.row) if service else "-", class_="wide"),
         element("td", service.serves or "-" if service else "-", class_="wide"),
         element("td", (gpu_memory_text(service.row) if service else "") or "-", class_="wide"),
         element("td", "-" if rate is None else short(rate), class_="wide figure"),

@@ -179,6 +179,12 @@ def test_what_is_worst_comes_first() -> None:
     assert counts == ["4 hosts", "1 unreachable", "1 no answer", "1 drifted", "1 in order"]
 
 
+def test_a_service_that_answers_between_crashes_says_how_often_it_was_restarted() -> None:
+    crashing = service(row={"health": "answers", "drift": "none", "gpu_memory_mib": None, "restarts": 9})
+    page = read(fleet_page(fleet(host(services=(crashing,)))))
+    assert "answers, 9 restarts" in page.of_class("overview")[0].text
+
+
 def test_a_host_that_was_not_reached_is_named_with_the_reason() -> None:
     page = read(fleet_page(fleet()))
     unreachable = page.of_class("host")[0]

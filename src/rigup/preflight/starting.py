@@ -202,11 +202,14 @@ def _lacks_room(gpu: ProbedGpu, held: int, need_mib: int) -> bool:
 
 
 def _held_finding(gpu: ProbedGpu, held: int, own: Collection[str], need: str) -> Finding:
+    of_rigup = any((one.unit or "").startswith("rigup-") and one.unit not in own for one in gpu.processes or ())
     by = f"by {_others(gpu, own) or 'no process that NVML names'}"
     return Finding(
         rule="host-gpu-held",
         message=f"{described(gpu)}: {_gib(held)} of {_gib(gpu.memory_total_mib or 0)} are held {by}; {need}",
-        hint="stop what holds it; memory of a process that has died comes back with a reset of the GPU or a reboot",
+        hint="stop that service with rigup stop, or remove it, if the inventory lacks it, with rigup apply --remove"
+        if of_rigup
+        else "stop what holds it; memory of a process that has died comes back with a reset of the GPU or a reboot",
     )
 
 

@@ -49,6 +49,7 @@ _MODES = {
     pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive process",
 }
 _MOST_PROCESSES = 50
+_MOST_TEXT = 4096
 _FATAL = (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
 _COMPLETED = 3
 _FABRIC = {1: "not started", 2: "in progress", _COMPLETED: "completed"}
@@ -248,15 +249,21 @@ def _process(found: Any) -> tuple[int, int | None]:
 
 
 def _owner(pid: int) -> tuple[str | None, str]:
-    """The systemd unit and the name of a process."""
+    """The systemd unit and the name of a process.
+
+    The first unit of its cgroup's path: below it, users name groups as they like, and processes always.
+    """
     try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            parts = file.read().strip().split("/")
-        with open(f"/proc/{pid}/comm") as file:
-            program = file.read().strip()
+        parts, program = (_plain(f"/proc/{pid}/{name}") for name in ("cgroup", "comm"))
     except OSError:
         return None, ""
-    return next((part for part in reversed(parts) if part.endswith(".service")), ""), program
+    return next((part for part in parts.split("/") if part.endswith(".service")), ""), program
+
+
+def _plain(path: str) -> str:
+    with open(path, encoding="ascii", errors="replace") as file:
+        text = file.read(_MOST_TEXT).strip()
+    return "".join(character if " " <= character <= "~" else "?" for character in text)
 
 
 def _text(value: Any) -> str:

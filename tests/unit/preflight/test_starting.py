@@ -75,6 +75,15 @@ def test_who_holds_the_memory_and_what_the_service_needs() -> None:
     assert message.endswith(" are held by python3 (process 7); chat needs 21.5 GiB")
 
 
+def test_a_service_that_the_inventory_lacks_is_named_with_the_way_to_remove_it() -> None:
+    old = GpuProcess(8, "vllm", "rigup-old.service", 21000)
+    there = replace(READY, units={"old": UnitState("active")}, current={"old": "1"})
+    probe = with_gpu(there, memory_used_mib=21000, processes=(old,))
+    (found,) = [one for one in preflight(probe, (SERVED,), NOW) if one.rule == "host-gpu-held"]
+    assert "rigup-old.service (process 8)" in found.message and "rigup apply --remove" in found.hint
+    assert not [one for one in preflight(probe, (SERVED,), NOW, remove=True) if one.rule == "host-gpu-held"]
+
+
 def test_memory_that_others_hold_beside_enough_for_the_service_is_a_note() -> None:
     small = SERVED.model_copy(update={"memory": (MEMORY.model_copy(update={"weights_mib": 100, "kv_cache_mib": 20}),)})
     probe = with_gpu(replace(READY, units={}), memory_used_mib=20000, processes=())

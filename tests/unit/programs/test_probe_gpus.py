@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rigup.programs
+from rigup.programs import probe_gpus
 from tests.hostile import SAFETY_S
 
 LOST, UNKNOWN, MISMATCH = 15, 999, 18
@@ -94,6 +95,17 @@ def test_processes_on_a_card_are_told_with_their_unit_and_name() -> None:
     assert (pid, used, program) == (own, 3072, Path("/proc/self/comm").read_text().strip())
     assert unit == "" or unit.endswith(".service")
     assert other == [gone, None, None, ""]
+
+
+def test_a_process_names_itself_and_groups_below_its_unit_as_it_likes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"cgroup": b"0::/user.slice/user@7.service/rigup-chat.service\n", "comm": b"\x1b[2J\xff'\n"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    opened = open
+    monkeypatch.setattr("builtins.open", lambda path, **how: opened(tmp_path / Path(path).name, **how))
+    assert probe_gpus._owner(7) == ("user@7.service", "?[2J?'")
 
 
 def test_a_card_that_supports_next_to_nothing() -> None:

@@ -169,8 +169,10 @@ def test_what_a_release_expects_is_written_into_it_once_it_has_answered_so(box: 
     with pytest.raises(HostFailed):
         releases._expect(box, wanted, no_answer, "1")
     assert json.loads(file.read_text()) == COMMAND
+    os.utime(file, (1_700_000_000, 1_700_000_000))
     releases._expect(box, wanted, lambda host: None, "1")
     assert (json.loads(file.read_text()), box.switched) == ({**COMMAND, "expected_answer": "Rome"}, [])
+    assert file.stat().st_mtime == 1_700_000_000
 
 
 def test_a_release_that_has_answered_before_stays_where_it_answers_no_longer(box: Box, tmp_path: Path) -> None:

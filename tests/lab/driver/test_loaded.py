@@ -44,6 +44,11 @@ def broken_off(requests: list[dict[str, Any]]) -> bool:
     return any(entry["path"].startswith("/cdn/") and 0 < entry["bytes"] < FILE_BYTES for entry in requests)
 
 
+def started(fleet: GpuFleet) -> str:
+    """The processes of the service and of the driver's daemon."""
+    return fleet.host.tell(f"systemctl show {UNIT} nvidia-persistenced.service -P MainPID")
+
+
 def test_from_nothing_to_a_loaded_driver_and_an_answer(fleet: GpuFleet) -> None:
     """The weights begin before the driver, are interrupted by the reboot, and go on behind it where they were."""
     fleet.host.tell(f"rm -rf {WEIGHTS}/*")  # an earlier test may have let them finish
@@ -86,6 +91,10 @@ def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
     fleet.upgrade_by_hand(NEW)
     assert "mismatch" in fleet.host.machine.ssh("nvidia-smi").stdout
 
+    pid = started(fleet)
+    said = error(fleet.rigup("restart", "chat", "--json", expect=1))
+    assert f"driver {OLD} is loaded but {NEW} is installed" in said["message"]
+    assert started(fleet) == pid and fleet.host.answers(), "a service was stopped that cannot start again"
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert shown[0].startswith(f"driver {OLD}: {NEW} ") and f"rigup lock --upgrade driver={NEW}" in shown[0]
 
@@ -101,6 +110,37 @@ def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
     assert fleet.host.answers()
     assert fleet.weights() == weights
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_memory_that_a_dead_process_holds_is_seen_before_anything_stops(fleet: GpuFleet) -> None:
+    pid, held = started(fleet), "/run/lab-gpus/gpu0.memory_used_mib"
+    fleet.host.tell(f"echo 15360 > {held}")
+    assert "15.0 GiB of 24.0 GiB are held by no process" in fleet.rigup("diff", "--json").stderr.read_text()
+    fleet.host.tell(f"echo 24300 > {held}")
+    (drift,) = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
+    assert (drift["what"], "23.7 GiB of 24.0 GiB" in drift["message"]) == ("gpus", True)
+    fleet.host.tell(f"rm {held}; echo 2 > /run/lab-gpus/gpu0.compute_mode")
+    assert "compute mode is prohibited" in error(fleet.apply(expect=2))["message"]
+    assert "compute mode is prohibited" in error(fleet.rigup("restart", "chat", "--json", expect=1))["message"]
+    fleet.host.tell("rm /run/lab-gpus/gpu0.compute_mode")
+    assert started(fleet) == pid
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
+
+
+def test_a_driver_that_spoils_the_answers_is_named_and_the_release_stays(fleet: GpuFleet) -> None:
+    current = fleet.host.tell("readlink /etc/rigup/services/chat/current")
+    fleet.host.behave(8192, "nonsense")
+    fleet.describe_gpus(NEW)
+    for _ in range(2):
+        said = error(fleet.apply("--reboot", expect=1))
+        assert f"driver {OLD} became {NEW}" in said["message"] and 'without "Paris"' in said["message"]
+        assert f"rigup lock --upgrade driver={OLD}" in said["hint"]
+        assert fleet.host.tell("readlink /etc/rigup/services/chat/current") == current
+    assert fleet.rigup("status", "--json", expect=1).json["services"][0]["health"] == "no answer"
+    fleet.host.tell("rm -rf /run/rigup-test")
+    fleet.describe_gpus(OLD)
+    fleet.apply("--reboot")
+    assert (fleet.loaded(), fleet.host.answers()) == (OLD, True)
 
 
 def test_a_power_limit_is_one_change(fleet: GpuFleet) -> None:
@@ -176,13 +216,14 @@ def test_what_an_interrupted_dpkg_has_left_is_finished(fleet: GpuFleet) -> None:
 def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
     boot, packages = fleet.boots(), f"linux-image-{NEXT_KERNEL} linux-headers-{NEXT_KERNEL}"
     fleet.host.tell(f"apt-get install -q -y linux-image-{NEXT_KERNEL}")
+    pid = started(fleet)
     shown = fleet.rigup("diff", "--json", expect=1)
     assert re.match(rf"driver {NEW}: headers .* {NEXT_KERNEL}\b", steps(shown)[0])
     fleet.apply()
     module = f"/lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko"
     assert fleet.host.tell(f"tr '\\0' '\\n' <{module} | sed -n 's/^version=//p'") == NEW
     assert (fleet.loaded(), fleet.boots()) == (NEW, boot)
-    assert fleet.host.answers()
+    assert started(fleet) == pid and fleet.host.answers(), "what only the next kernel needs has restarted something"
     assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
     fleet.host.tell(f"apt-get purge -q -y {packages}; rm -rf /lib/modules/{NEXT_KERNEL}")
 

@@ -32,6 +32,8 @@ class PowerRun(HostsRun):
         """Finds out which services are to be changed; a host without one of those named is refused."""
         self.steps = {name: () for name in self.results}
         self.context.each(lambda host: self._choose(host, verb, services))
+        if verb == "restart":
+            self._refuse_parts()
 
     def carry_out(self, verb: Verb, drains: GatewayDrains | None = None) -> None:
         """Changes them, hosts concurrently; started services must answer.
@@ -76,6 +78,20 @@ class PowerRun(HostsRun):
         self.steps[host.name] = tuple(chosen)
         result.changes = [Change("service", f"{verb} {name}") for name in chosen]
         result.state = "differs" if chosen else "pending"
+
+    def _refuse_parts(self) -> None:
+        """Refuses the other hosts of a service over several hosts of which one was refused: it starts as a whole."""
+        refused = {name for name, result in self.results.items() if result.errors}
+        for host, steps in self.steps.items():
+            if host in refused:
+                continue
+            releases = self.context.handshakes[host].probe.releases if steps else {}
+            for service in steps:
+                if missing := [name for name in hosts_of(releases[service]) if name in refused]:
+                    message = f"{host}: {service} was left as it is, since it spans {' and '.join(missing)}, too"
+                    self.results[host].fail("failed", Refused(message, "solve the problem there first"))
+                    self.steps[host], self.results[host].changes = (), []
+                    break
 
     def _change_services(self, host: Host, verb: Verb) -> None:
         result, lease = self.results[host.name], self.context.leases[host.name]

@@ -97,6 +97,23 @@ def test_a_service_that_would_not_start_again_is_not_stopped_for_a_restart(conne
     assert run.steps == {"box": ("chat",)}
 
 
+def test_a_service_over_hosts_is_restarted_on_all_or_none(local_run: Callable[..., PowerRun]) -> None:
+    run = local_run({name: lambda folder: None for name in ("head", "worker", "alone")}, PowerRun)
+    with run:
+        run.connect(take_lease=False)
+    spanning = {"command": [], "build": "b", "set": {"id": "d", "nodes": [{"host": "head"}, {"host": "worker"}]}}
+    for entry in run.context.project.hosts:
+        entry.data["services"] = {"chat": {}}
+        manifest = {"command": []} if entry.name == "alone" else spanning
+        built = {"b": BuiltFor("13.0")} if entry.name == "worker" else {}
+        probe = replace(RUNS, releases={"chat": manifest}, built_for=built)
+        run.context.handshakes[entry.name] = replace(run.context.handshakes[entry.name], probe=probe)
+    run.choose("restart", ())
+    assert run.steps == {"head": (), "worker": (), "alone": ("chat",)}
+    assert "no NVIDIA driver is loaded" in run.results["worker"].errors[0].message
+    assert run.results["head"].errors[0].message == "head: chat was left as it is, since it spans worker, too"
+
+
 def test_a_disabled_service_is_left_alone_where_it_is_not_named(connected: Callable[..., PowerRun]) -> None:
     run = connected(RESTS, chat={"enabled": False}, coder={})
     run.choose("restart", ())

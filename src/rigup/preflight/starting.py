@@ -14,7 +14,7 @@ from rigup import layout
 from rigup.facts.host import RUNNING
 from rigup.facts.probe import Listener, Probe, ProbedGpu
 from rigup.operations.service.gpu_binding import VISIBLE, bind
-from rigup.plan import Finding, Plan
+from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.rig import GPU_MEMORY_TOLERANCE, described, mig_finding
 from rigup.preflight.virtualisation import CONTAINER
 from rigup.systemd.release import GPUS_KEY
@@ -105,7 +105,8 @@ def _cards_of_plans(plans: tuple[Plan, ...], probe: Probe) -> Iterator[tuple[Pla
     """Each plan with each of its cards that answers, and MiB that the plan counts on there."""
     by_uuid = {gpu.uuid: gpu for gpu in probe.gpus if gpu.uuid}
     by_index = {gpu.index: gpu for gpu in probe.gpus}
-    for plan in bind(plans, probe) if probe.gpus else ():
+    offline = tuple(plan.offline if isinstance(plan, BoundPlan) else plan for plan in plans)
+    for plan in bind(offline, probe) if probe.gpus else ():
         for row in plan.memory:
             uuid = plan.gpu_uuids.get(row.gpu)
             gpu = by_uuid.get(uuid) if uuid else by_index.get(row.gpu)

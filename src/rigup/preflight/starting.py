@@ -32,7 +32,7 @@ def room_findings(plans: tuple[Plan, ...], probe: Probe, leaving: Collection[str
     own = _own_units(plans, leaving)
     for plan, gpu, need_mib in _cards_of_plans(plans, probe):
         yield from _mode_findings(gpu, own)
-        held = _held_by_others(probe, gpu, own)
+        held = _held_by_others(probe, gpu, own, need_mib)
         if held is not None and _lacks_room(gpu, held, need_mib):
             yield _held_finding(gpu, held, own, f"{plan.service.name} needs {_gib(need_mib)}")
 
@@ -41,7 +41,7 @@ def room_notes(plans: tuple[Plan, ...], probe: Probe, leaving: Collection[str]) 
     """What others do on the GPUs of these plans that leaves enough for them."""
     own = _own_units(plans, leaving)
     for plan, gpu, need_mib in _cards_of_plans(plans, probe):
-        held = _held_by_others(probe, gpu, own)
+        held = _held_by_others(probe, gpu, own, need_mib)
         if held is not None and held > _tolerance(gpu) and not _lacks_room(gpu, held, need_mib):
             found = _held_finding(gpu, held, own, f"{plan.service.name} takes {_gib(need_mib)} of the rest")
             yield f"warning: {found.message}"
@@ -75,10 +75,10 @@ def restart_findings(
         if gpu.mig:
             yield mig_finding(gpu)
         yield from _mode_findings(gpu, own)
-        held, share = _held_by_others(probe, gpu, own), _share(words)
-        if held is not None and share is not None and gpu.memory_total_mib:
+        if (share := _share(words)) is not None and gpu.memory_total_mib:
             need_mib = int(share * gpu.memory_total_mib)
-            if _lacks_room(gpu, held, need_mib):
+            held = _held_by_others(probe, gpu, own, need_mib)
+            if held is not None and _lacks_room(gpu, held, need_mib):
                 yield _held_finding(gpu, held, own, f"{service} takes {_gib(need_mib)}")
 
 
@@ -175,22 +175,24 @@ def _others(gpu: ProbedGpu, own: Collection[str]) -> str:
     return list_text([f"{one.unit or one.program or 'a program'} (process {one.pid})" for one in known], _MOST_NAMED)
 
 
-def _held_by_others(probe: Probe, gpu: ProbedGpu, own: Collection[str]) -> int | None:
+def _held_by_others(probe: Probe, gpu: ProbedGpu, own: Collection[str], need_mib: int) -> int | None:
     """MiB of a card that neither these units nor the driver hold; None if that cannot be told.
 
-    A process that has died may hold memory, too, which no list of processes has.
+    A process that has died may hold memory, too, which no list of processes has. A service that runs and is not listed
+    is taken to hold what it needs.
     """
     if gpu.memory_used_mib is None or gpu.memory_total_mib is None or gpu.memory_of_host:
         return None
     states = {layout.unit_name(name): unit.active for name, unit in probe.units.items()}
     if not any(states.get(unit) in RUNNING for unit in own):
         return gpu.memory_used_mib
-    if gpu.processes is None or probe.virtualisation == CONTAINER:
+    if gpu.processes is None or probe.virtualisation == CONTAINER or any(one.unit is None for one in gpu.processes):
         return None
     mine = [one.memory_mib for one in gpu.processes if one.unit in own]
-    if None in mine or any(one.unit is None for one in gpu.processes):
+    if None in mine:
         return None
-    return max(0, gpu.memory_used_mib - sum(size or 0 for size in mine))
+    listed = bool(mine) or not any(states.get(unit) == "active" for unit in own)
+    return max(0, gpu.memory_used_mib - (sum(size or 0 for size in mine) if listed else need_mib))
 
 
 def _tolerance(gpu: ProbedGpu) -> float:

@@ -52,7 +52,11 @@ OTHER = GpuProcess(7, "python3", "", 5000)
         (READY, ""),
         (with_gpu(memory_used_mib=24000, processes=(replace(OWN, memory_mib=19000), OTHER)), "4.9 GiB of 24.0 GiB"),
         (with_gpu(replace(READY, units={}), memory_used_mib=23040, processes=()), "22.5 GiB of 24.0 GiB"),
-        (with_gpu(memory_used_mib=23040, processes=()), "22.5 GiB of 24.0 GiB"),
+        (with_gpu(memory_used_mib=23040, processes=()), ""),
+        (
+            with_gpu(replace(READY, units={"chat": UnitState("activating")}), memory_used_mib=20480, processes=()),
+            "20.0 GiB of 24.0 GiB",
+        ),
         (with_gpu(memory_used_mib=23040, processes=None), ""),
         (replace(with_gpu(memory_used_mib=23040, processes=()), virtualisation="lxc"), ""),
         (with_gpu(memory_used_mib=23040, processes=(replace(OWN, memory_mib=None),)), ""),
@@ -61,7 +65,8 @@ OTHER = GpuProcess(7, "python3", "", 5000)
         (with_gpu(memory_used_mib=None), ""),
     ],
     ids=[
-        "its own", "another's", "a dead one's, none runs", "a dead one's", "no list", "a container", "its own unknown",
+        "its own", "another's", "a dead one's, none runs", "its own, not listed", "a dead one's, it cannot start",
+        "no list", "a container", "its own unknown",
         "an unknown one's", "idle", "unknown",
     ],
 )  # fmt: skip
@@ -91,6 +96,8 @@ def test_memory_that_others_hold_beside_enough_for_the_service_is_a_note() -> No
     (note,) = shared_gpu_notes(probe, (small,))
     assert note.startswith(f"warning: {SEEN}: 19.5 GiB of 24.0 GiB are held by no process that NVML names; chat takes")
     assert list(shared_gpu_notes(READY, (SERVED,))) == []
+    (note,) = shared_gpu_notes(with_gpu(memory_used_mib=23040, processes=()), (small,))
+    assert "21.4 GiB of 24.0 GiB are held by no process" in note
 
 
 @pytest.mark.parametrize(

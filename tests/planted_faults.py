@@ -100,8 +100,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault(
         path="src/rigup/operations/service/releases.py",
-        line=271,
-        was='return HostFailed(f"{problem}; rolling back to release {previous or number} also failed: {second}", hint)',
+        line=320,
+        was='return HostFailed(also, getattr(second, "hint", None) or hint)',
         becomes="return None",
     ),
     Fault(

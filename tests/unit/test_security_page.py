@@ -12,6 +12,7 @@ from rigup.facts import bounds
 from rigup.operations.builds import records
 from rigup.operations.service import health
 from rigup.programs import ask, http_reader, unprivileged
+from rigup.run.services import journal
 from rigup.sources import downloads, http_retry, hub, package_index, registry, remote_wheel
 from tests.unit.test_import_direction import ROOT
 
@@ -25,6 +26,8 @@ PARTIES = (
 BOUNDS = (
     f"{Limits.stdout // MIB} MiB of output per command, {Limits.stderr // MIB} MiB of error output, "
     f"{Limits.line // MIB} MiB per line, {Limits.lines:,} lines",
+    f"at most {journal.AHEAD // MIB} MiB ahead for all hosts together, {journal.MOST_PRINTED // MIB:,} MiB a host in "
+    f"all, and {journal.PATIENCE_SECONDS:.0f} s of silence",
     f"Documents are at most {bounds.MOST_CHARACTERS // MIB} MiB, {bounds.MOST_DEPTH} levels deep and "
     f"{bounds.MOST_VALUES:,} values",
     f"files have at most {regular_files.LARGEST // MIB} MiB and {regular_files.MOST_LEVELS} levels",

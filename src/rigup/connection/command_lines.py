@@ -15,6 +15,8 @@ from rigup.operations.primitives import remote
 
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 20
+YIELD_SECONDS = 1e-4
+"""After each chunk, so that others are read and timers run; gevent's sleep(0) lets timers wait for fifty rounds."""
 _MOST_BEFORE = 1 << 20
 """What a login shell may print before the command begins, in bytes."""
 
@@ -64,6 +66,7 @@ def _chunks(channel: Any, receive: Callable[[int], bytes], begun: bytes) -> Iter
         if began and held:
             yield held
             held = b""
+        gevent.sleep(YIELD_SECONDS)
         try:
             chunk = receive(CHUNK)
         except TimeoutError:

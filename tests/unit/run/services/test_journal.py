@@ -12,7 +12,9 @@ import pytest
 from gevent.event import Event
 
 from rigup.run.hosts_run import HostsRun
+from rigup.run.services import journal
 from rigup.run.services.journal import Entry, Journal, JournalQuery, read_entry, words_for
+from tests.hostile import ends
 
 AT = 1_700_000_000_000_000
 
@@ -51,11 +53,21 @@ def test_an_entry(text: str, service: str, priority: int, message: str) -> None:
         line(0, "x", PRIORITY="99"),
         line(0, "x", PRIORITY="loud"),
         '{"_SYSTEMD_UNIT": "rigup-chat.service", "MESSAGE": "x"}',
+        '{"_SYSTEMD_UNIT": "rigup-chat.service", "MESSAGE": "x", "__REALTIME_TIMESTAMP": 1e999}',
+        line(0, "x", "rigup-\x1b[2J.service"),
+        line(0, "x", f"rigup-{'a' * 1000}.service"),
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_what_is_not_an_entry_is_left_out(text: str) -> None:
     assert read_entry("box", text) is None
+
+
+@pytest.mark.parametrize("message", ["x" * 10**6, [120] * 500_000, "x\n" * 400_000], ids=["text", "bytes", "lines"])
+def test_a_message_is_cut(message: Any) -> None:
+    entry = read_entry("box", line(0, message))
+    assert entry is not None and len(entry.message) <= journal.LONGEST_MESSAGE
+    assert entry.message.count("\n") < journal.MOST_MESSAGE_LINES and entry.message.startswith("x")
 
 
 def test_the_command() -> None:
@@ -95,8 +107,8 @@ def printing(*lines: str) -> str:
 
 def test_hosts_are_merged_by_time(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"), "noise", line(3, "three")), "b": printing(line(2, "two"))})
-    with Journal(run.context, JournalQuery(lines=10)) as journal:
-        assert [(entry.host, entry.message) for entry in journal.merged()] == [
+    with Journal(run.context, JournalQuery(lines=10)) as printed:
+        assert [(entry.host, entry.message) for entry in printed.merged()] == [
             ("a", "one"),
             ("b", "two"),
             ("a", "three"),
@@ -108,16 +120,16 @@ def test_a_host_whose_journal_cannot_be_read_fails_and_others_are_printed(
     fleet: Callable[[dict[str, str]], HostsRun],
 ) -> None:
     run = fleet({"a": "echo 'No journal files were found.' >&2; exit 1", "b": printing(line(2, "two"))})
-    with Journal(run.context, JournalQuery()) as journal:
-        assert [entry.message for entry in journal.merged()] == ["two"]
+    with Journal(run.context, JournalQuery()) as printed:
+        assert [entry.message for entry in printed.merged()] == ["two"]
     (error,) = run.results["a"].errors
     assert (run.results["a"].state, error.message) == ("failed", "a: journalctl: No journal files were found.")
 
 
 def test_a_host_without_the_service_is_not_asked(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"))})
-    with Journal(run.context, JournalQuery(("other",))) as journal:
-        assert list(journal.merged()) == []
+    with Journal(run.context, JournalQuery(("other",))) as printed:
+        assert list(printed.merged()) == []
 
 
 def test_new_entries_come_in_order_until_it_is_ended(
@@ -127,8 +139,8 @@ def test_new_entries_come_in_order_until_it_is_ended(
     late = f"{printing(line(1, 'first'))}; until [ -e {more} ]; do sleep 0.05; done; {printing(line(5, 'fifth'))}"
     run = fleet({"a": f"{late}; sleep 60", "b": f"{printing(line(2, 'second'))}; sleep 60"})
     ended, found = Event(), []
-    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as journal:
-        for entry in journal.followed(ended):
+    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as printed:
+        for entry in printed.followed(ended):
             found.append(entry.message)
             if entry.message == "second":
                 more.touch()
@@ -139,5 +151,83 @@ def test_new_entries_come_in_order_until_it_is_ended(
 
 def test_it_ends_when_every_host_has_ended(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
     run = fleet({"a": printing(line(1, "one"))})
-    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as journal:
-        assert [entry.message for entry in journal.followed(Event())] == ["one"]
+    with gevent.Timeout(30), Journal(run.context, JournalQuery(follow=True)) as printed:
+        assert [entry.message for entry in printed.followed(Event())] == ["one"]
+
+
+def messages(run: HostsRun, query: JournalQuery) -> list[tuple[str, str]]:
+    with ends(50), Journal(run.context, query) as printed:
+        return [(entry.host, entry.message) for entry in printed.merged()]
+
+
+def failure(run: HostsRun, name: str) -> str:
+    (error,) = run.results[name].errors
+    assert run.results[name].state == "failed" and error.hint
+    return error.message
+
+
+FLOOD = f"yes '{line(1, 'x' * 10_000)}'"
+
+
+def test_hosts_that_hang_are_waited_for_together_and_the_others_are_printed(
+    fleet: Callable[[dict[str, str]], HostsRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 5.0)
+    hanging = {f"a{number}": "sleep 1000" for number in range(12)}  # one after the other they take 60 s
+    run = fleet({**hanging, "z": printing(line(2, "two"))})
+    assert messages(run, JournalQuery(lines=5)) == [("z", "two")]
+    assert failure(run, "a0") == "a0: journalctl prints nothing within 5 s"
+    assert {run.results[name].state for name in hanging} == {"failed"} and run.results["z"].state == "pending"
+
+
+def test_a_host_that_prints_only_noise_or_hardly_anything_is_not_waited_for(
+    fleet: Callable[[dict[str, str]], HostsRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "PATIENCE_SECONDS", 1.0)
+    slow = f"while :; do printf '%s\\n' '{line(1, 'slow')}'; sleep 0.4; done"
+    run = fleet({"a": "yes noise", "b": slow, "c": printing(line(2, "two"))})
+    found = messages(run, JournalQuery(lines=1000))
+    assert found[-1] == ("c", "two") and 0 < len(found) - 1 <= 3
+    assert failure(run, "a") == "a: journalctl prints nothing within 1 s"
+    assert failure(run, "b") == "b: journalctl prints entries too slowly"
+
+
+def test_no_host_prints_more_lines_than_were_asked_for(fleet: Callable[[dict[str, str]], HostsRun]) -> None:
+    run = fleet({"a": FLOOD, "b": printing(line(2, "two"))})
+    assert [host for host, _ in messages(run, JournalQuery(lines=3))] == ["a", "a", "a", "b"]
+    assert messages(fleet({"a": FLOOD}), JournalQuery(lines=0)) == []
+    assert run.results["a"].state == "pending"
+
+
+def test_a_host_that_prints_without_end_fails(
+    fleet: Callable[[dict[str, str]], HostsRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "MOST_PRINTED", 1 << 20)
+    run = fleet({"a": FLOOD, "b": printing(line(2, "two"))})
+    found = messages(run, JournalQuery(since="-60s"))
+    assert found[-1] == ("b", "two") and len(found) < 110
+    assert failure(run, "a") == "a: journalctl prints more than 1 MiB"
+
+
+@pytest.mark.parametrize("follow", [False, True], ids=["merged", "followed"])
+def test_what_is_read_ahead_is_bounded_in_bytes(
+    follow: bool, fleet: Callable[[dict[str, str]], HostsRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "AHEAD", 1 << 20)
+    held: list[int] = []
+
+    class Counting(journal._Feed):
+        def put(self, entry: Entry) -> None:
+            super().put(entry)
+            held.append(self._held)
+
+    monkeypatch.setattr(journal, "_Feed", Counting)
+    quiet = f"sleep 1; {printing(line(2, 'two'))}"
+    run = fleet({"a": FLOOD, "b": quiet})
+    with ends(60), Journal(run.context, JournalQuery(lines=500, follow=follow)) as printed:
+        seen = 0
+        for entry in printed.followed(Event()) if follow else printed.merged():
+            seen += 1
+            if seen == 300 or entry.host == "b":
+                break
+    assert seen and max(held) < 2**19 + 2**15, "each of two hosts has a half"

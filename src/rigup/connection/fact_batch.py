@@ -79,7 +79,7 @@ def _stream(output: CommandOutput, name: str) -> dict[str, tuple[str | None, lis
     current = ""
     for line in (line.line for line in output.combined_lines if line.buffer_name == name):
         words = line.split()
-        if not words or words[0] != MARK:
+        if words[:1] != [MARK] or len(words) < 2:
             if current:
                 found[current][1].append(line)
         elif words[1] == "=" and current:

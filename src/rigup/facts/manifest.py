@@ -1,14 +1,40 @@
 """Reads release.json, the manifest of a release on a host: what the release was made from. Pure."""
 
+import ipaddress
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from rigup.facts.bounds import json_of
+from rigup.facts.bounds import count, json_of, shown
 from rigup.facts.host_output import MOST_GPUS, HostOutput, Line, checked
 from rigup.node import Node
 
 _MOST_NODES, _MOST_MEMBERS = 256, 256
+
+
+def listening(command: Sequence[str]) -> tuple[str, int]:
+    """Where the command line of an engine has its API listen: address and port. Raises ValueError if it cannot."""
+    given = dict(pairwise(command))
+    address, port = given.get("--host", "127.0.0.1"), given.get("--port", "8000")
+    try:
+        if address != "localhost":
+            ipaddress.ip_address(address)
+    except ValueError:
+        raise ValueError(f'--host: "{shown(address)}" is not an IP address') from None
+    try:
+        number = count(port, 65_535)
+    except ValueError:
+        number = 0
+    if not number:
+        raise ValueError(f'--port: "{shown(port)}" is not a port')
+    return address, number
+
+
+def _that_listens(command: list[str]) -> list[str]:
+    listening(command)
+    return command
 
 
 class _CheckpointRecord(HostOutput):
@@ -42,7 +68,7 @@ class _MemberRecord(_AnsweringRecord):
 class _ManifestRecord(_AnsweringRecord):
     build: Line | None = None
     members: Annotated[dict[Line, _MemberRecord], Field(max_length=_MOST_MEMBERS)] | None = None
-    command: Annotated[list[str], Field(max_length=2000)] | None = None
+    command: Annotated[list[str], Field(max_length=2000), AfterValidator(_that_listens)] | None = None
     environment: dict[str, str] | None = None
     gpus: Annotated[list[_Gpu], Field(max_length=MOST_GPUS)] | None = None
     set: _GroupRecord | None = None
@@ -52,9 +78,9 @@ def read_manifest(text: str, path: str) -> dict[str, Any]:
     """The manifest as written, after a type check of the keys that rigup reads. Raises Unreadable.
 
     `build` is a string, `checkpoint` and `draft` objects with `repo`, `quant` and `revision`, `members` an object of
-    objects with `model` and those two, `command` a list of strings, `environment` an object of strings, `gpus` a list
-    of pairs of index and UUID, `set` an object with `id` and `nodes`, `expected_answer` a string or null, here and in
-    `members`. path: the file's path, for messages.
+    objects with `model` and those two, `command` a list of strings, in which --host and --port have valid values,
+    `environment` an object of strings, `gpus` a list of pairs of index and UUID, `set` an object with `id` and `nodes`,
+    `expected_answer` a string or null, here and in `members`. path: the file's path, for messages.
     """
     value = json_of(text, path)
     checked(_ManifestRecord, value, path)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rigup import layout
+from rigup.errors import HostFailed
 from rigup.facts.bounds import count
 from rigup.host import Host
 from rigup.monitoring.exporters import GPU_FILE, GPU_UNIT, NODE_FILE, NODE_UNIT, PREFERENCES, TEXT_FILE
@@ -97,7 +98,10 @@ def installed_on(host: Host, services: tuple[str, ...]) -> Installed:
     for line in lines.splitlines():
         size, _, path = line.partition("\t")
         if path in (*FOLDERS, layout.WEIGHTS):
-            sizes[path] = count(size)
+            try:
+                sizes[path] = count(size)
+            except ValueError as error:
+                raise HostFailed(f"{host.name}: the size of {path}: {error}") from None
     weights = sizes.pop(layout.WEIGHTS, 0)
     return Installed(services, sizes, weights if sizes else 0)
 

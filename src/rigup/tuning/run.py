@@ -212,9 +212,8 @@ def _tuned(host: Host, request: TuningRequest, probe: Probe, paused: tuple[str, 
 def _goes_on(host: Host, unit: str) -> bool:
     """Whether this tuning is already running on the host. Raises HostFailed if another one is."""
     words = ("list-units", "--plain", "--no-legend", "--state=active,activating,deactivating", "rigup-tune-*")
-    running = [
-        line.split()[0].removesuffix(".service") for line in remote.check_output(host, "systemctl", *words).splitlines()
-    ]
+    listed = remote.check_output(host, "systemctl", *words).splitlines()
+    running = [line.split()[0].removesuffix(".service") for line in listed if line.strip()]
     if others := [name for name in running if name != unit]:
         raise HostFailed(
             f"{host.name}: another tuning is running: {', '.join(others)}",

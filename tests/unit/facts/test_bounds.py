@@ -269,6 +269,8 @@ def test_what_nvml_cannot_have_said_is_one_error(said: list[str]) -> None:
         ("", "empty"),
         ("{", "not JSON: Expecting property name enclosed in double quotes at character 1"),
         ('{"command": [1]}', "command.0: expected a string, found a number"),
+        ('{"command": ["serve", "--port", "8000; id"]}', 'command: --port: "8000; id" is not a port'),
+        ('{"command": ["serve", "--host", "::1; id"]}', 'command: --host: "::1; id" is not an IP address'),
         ('{"x": Infinity}', "Infinity is not a number"),
         ('{"x": 1e999}', "the number 1e999 is too large"),
         ("[" * 100_000, "nested deeper than 24 levels"),

@@ -49,7 +49,10 @@ def require_room(host: Host, step: str, words: Iterable[str]) -> None:
     """
     lines = remote.run(host, "sh", "-c", _SIZES, "rigup", *words, timeout=APT_SECONDS).stdout.splitlines()
     spare = state_of(host, _Spare).bytes
-    needs = _needs(lines)
+    try:
+        needs = _needs(lines)
+    except ValueError as error:
+        raise HostFailed(f"{host.name}: {step}: the sizes that apt states: {error}") from None
     for folder, mount, needed, free in needs:
         left = min(free, spare.get(mount, free))
         if needed > left:
@@ -65,7 +68,7 @@ def require_room(host: Host, step: str, words: Iterable[str]) -> None:
 
 
 def _needs(lines: Iterable[str]) -> list[tuple[str, str, int, int]]:
-    """Each folder with its mount, the bytes that the packages need there and those that are free."""
+    """Each folder with its mount, the bytes that the packages need there and those that are free. Raises ValueError."""
     totals = {"Size": 0, "Installed-Size": 0}
     free: list[tuple[str, int]] = []
     for key, _, value in (line.partition(": ") for line in lines):

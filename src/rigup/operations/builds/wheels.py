@@ -132,7 +132,7 @@ def _missing(host: Host, hashes: dict[str, str]) -> list[str]:
     """The files that the host lacks, or has with a different hash."""
     ask = '[ -d "$1" ] || exit 0; cd "$1"; shift; for f in "$@"; do [ ! -f "$f" ] || sha256sum "$f"; done'
     listed = remote.script(host, ask, STORE, *hashes, doing=f"hashing files in {STORE}", timeout=HASHING_SECONDS)
-    there = {name: sha256 for sha256, name in (line.split(maxsplit=1) for line in listed.splitlines())}
+    there = {name: sha256 for sha256, _, name in (line.partition("  ") for line in listed.splitlines())}
     return [name for name, sha256 in hashes.items() if there.get(name) != sha256]
 
 

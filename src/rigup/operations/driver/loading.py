@@ -86,7 +86,9 @@ def _reload(host: Host, probe: Probe, problem: str) -> str:
         return problem
     users = remote.run(host, "sh", "-c", _USERS).stdout.splitlines()
     if users:
-        named = ", ".join(f"{name} (process {pid})" for pid, name in (user.split(None, 1) for user in users[:3]))
+        named = ", ".join(
+            f"{name} (process {pid})" for pid, _, name in (user.strip().partition(" ") for user in users[:3])
+        )
         return f"{problem}; {named} use the GPUs"
     report(Progress(host.name, STEP, text="loading the modules"))
     reloaded = remote.run(host, "sh", "-c", _RELOAD, "rigup", *MODULES, timeout=stop_limit(host))

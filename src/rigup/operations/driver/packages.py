@@ -11,7 +11,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup.catalogue.systems import system_facts
 from rigup.errors import HostFailed
-from rigup.facts.bounds import line
+from rigup.facts.bounds import MOST_LINE, line
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
@@ -48,7 +48,8 @@ class KernelModule(FactBase[str]):
         return f"sh -c {shlex.quote(_MODULE_VERSION)} rigup {shlex.quote(kernel)} 2>/dev/null"
 
     def process(self, output: list[str]) -> str:
-        return line(output[0].strip()) if output else ""
+        said = output[0].strip() if output else ""
+        return line(said[:MOST_LINE])
 
 
 class SigningKeyEnrolled(FactBase[bool]):

@@ -41,8 +41,8 @@ def without_connection(host: Host, addresses: Mapping[str, str], besides: int | 
 
     addresses: by host. besides: a port of the head whose connections do not count.
     """
-    pairs = [line.split(" ", 1) for line in remote.script(host, _CONNECTED, timeout=ASK_SECONDS).splitlines()]
-    there = {_plain(address) for own, address in pairs if own != str(besides)}
+    pairs = [line.partition(" ") for line in remote.script(host, _CONNECTED, timeout=ASK_SECONDS).splitlines()]
+    there = {_plain(address) for own, _, address in pairs if own != str(besides)}
     return tuple(name for name, address in addresses.items() if _plain(address) not in there)
 
 

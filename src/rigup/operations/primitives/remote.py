@@ -213,7 +213,7 @@ def read_workers_file(host: Host, path: str, limit: int = 2**20) -> str | None:
     output = run(host, *as_worker("head", f"--bytes={limit + 1}", "--", path))
     if not output.ok:
         return None
-    if len(output.stdout.encode()) > limit:
+    if len(output.stdout.encode(errors="replace")) > limit:
         raise HostFailed(f"{host.name}: {path} is longer than {limit} bytes")
     return output.stdout
 

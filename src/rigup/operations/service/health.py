@@ -13,6 +13,7 @@ import gevent
 
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.facts.manifest import listening
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
@@ -243,10 +244,10 @@ def address_and_model(command: Sequence[str]) -> tuple[str, str]:
     """The address and the model's name in the command line of an engine; "" for a name that it does not give."""
     given = dict(pairwise(command))
     name = given.get("--alias") or given.get("--served-model-name") or ""
-    return local_address(given.get("--host", "127.0.0.1"), given.get("--port", "8000")), name
+    return local_address(*listening(command)), name
 
 
-def local_address(listen: str, port: int | str, tls: bool = False) -> str:
+def local_address(listen: str, port: int, tls: bool = False) -> str:
     """The URL at which the host itself reaches a service that listens there."""
     any_address = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104  connected to, not bound
     address = any_address.get(listen, f"[{listen}]" if ":" in listen else listen)

@@ -9,6 +9,7 @@ release records which one it replaced, which need not be the number before: a ro
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ for n in [0-9]*; do
   if [ -e "$n/$2" ]; then answered=yes; else answered=no; fi; echo "$n $answered $(cat "$n/$3" 2>/dev/null || true)"
 done
 """
+
+_LISTED_LINE = re.compile(r"([0-9]{1,9}) (yes|no) ?([0-9]*)")
 
 Check = Callable[[Any], object]
 # checks an earlier release of a host, given its manifest
@@ -243,10 +246,12 @@ def _fresh(host: Host, service: str) -> bool:
 def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str, str | None]:
     """Writes the release under the next number. Returns that number and the release to roll back to, if any."""
     folder = layout.service_folder(wanted.service)
-    current, *listed = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
-    releases = {number: details for number, *details in (line.split() for line in listed)}
-    good = [number for number in sorted(releases, key=int) if releases[number][0] == "yes" and number != existing]
-    likely = (current, *releases.get(current, [])[1:], *reversed(good))
+    listing = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
+    current, listed = "".join(listing[:1]).strip(), map(_LISTED_LINE.fullmatch, listing[1:])
+    releases = {line[1]: line for line in listed if line}
+    good = [number for number in sorted(releases, key=int) if releases[number][2] == "yes" and number != existing]
+    before = [releases[current][3]] if current in releases else []
+    likely = (current, *before, *reversed(good))
     previous = next((number for number in likely if number in good), None)
     if existing:
         return existing, previous

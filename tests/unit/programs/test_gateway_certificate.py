@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from rigup.gateway.paths import ACME_FILE, ACME_STATE, ACME_USER, CONFIGURATION_FILE, UNIT, USER
 from rigup.programs.gateway import gateway_certificate as program
 from tests.certificates import certificate_with_key
+from tests.hostile import bounded
 
 PEM, OTHER = certificate_with_key("one.example.org"), certificate_with_key("two.example.org")
 
@@ -76,6 +78,31 @@ def test_what_is_not_a_certificate_with_its_key_is_not_taken_over(site: dict[str
     site["kept"] = text
     assert program.deploy("gateway-x") == "certbot has kept no certificate"
     assert not site["target"].exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="reads as another user")
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda path: path.symlink_to("/dev/zero"), "what certbot has kept is larger than 1 MiB"),
+        (os.mkfifo, "certbot has kept no certificate"),
+        (lambda path: path.write_bytes(b"\xff" * 100), "certbot has kept no certificate"),
+    ],
+    ids=["without end", "pipe", "not text"],
+)
+def test_root_reads_what_certbots_user_has_made_within_limits(
+    make: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TemporaryDirectory() as kept:  # pytest's own is closed to others
+        Path(kept).chmod(0o755)
+        (Path(kept) / "x").mkdir(mode=0o755)
+        make(Path(kept) / "x/fullchain.pem")
+        (Path(kept) / "x/privkey.pem").write_text(f"-----BEGIN PRIVATE{PEM.partition('-----BEGIN PRIVATE')[2]}")
+        for name, value in {"KEPT": kept, "OWNER": "daemon", "SECONDS": 1, "TARGET": tmp_path / "new"}.items():
+            monkeypatch.setattr(program, name, value)
+        with bounded():
+            assert program.deploy("x") == expected
+    assert not program.TARGET.exists()
 
 
 def test_certbot_answers_behind_haproxy_or_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

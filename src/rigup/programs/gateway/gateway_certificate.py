@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 CERTBOT = "/usr/bin/certbot"
 KEPT = "/var/lib/rigup/acme/config/live"
@@ -24,6 +25,9 @@ UNIT = "rigup-gateway.service"
 OWNER, READER = "rigup-acme", "haproxy"
 EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  compared only
 HTTP = 80
+LARGEST = 1 << 20
+"""Bytes that are read of each of the two files."""
+SECONDS = 20
 
 
 def obtain(address: str, port: str, words: list[str]) -> None:
@@ -44,6 +48,8 @@ def listens(address: str, port: int) -> bool:
 def deploy(lineage: str) -> str:
     """Has HAProxy use the certificate; returns why it cannot, or ""."""
     pem = kept(lineage)
+    if len(pem) > LARGEST:
+        return f"what certbot has kept is larger than {LARGEST >> 20} MiB"
     if "BEGIN CERTIFICATE-----" not in pem or "PRIVATE KEY-----" not in pem:
         return "certbot has kept no certificate"
     earlier = TARGET.read_text() if TARGET.exists() else ""
@@ -59,10 +65,18 @@ def deploy(lineage: str) -> str:
 
 
 def kept(lineage: str) -> str:
-    """Chain and key as certbot has kept them, read as their owner, who could have put a link in their place."""
+    """Chain and key as certbot has kept them, read as their owner, who could have put anything in their place.
+
+    "" if they do not end, as a pipe does not; one character more than LARGEST, or more, if there is too much.
+    """
     files = [f"{KEPT}/{lineage}/{name}.pem" for name in ("fullchain", "privkey")]
-    words = ["/usr/bin/cat", "--", *files]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, user=OWNER, group=OWNER, extra_groups=[]).stdout
+    words = ["/usr/bin/head", "--quiet", f"--bytes={LARGEST + 1}", "--", *files]
+    account: dict[str, Any] = {"user": OWNER, "group": OWNER, "extra_groups": []}
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=SECONDS, **account)
+    except subprocess.TimeoutExpired:
+        return ""
+    return done.stdout.decode("latin-1")
 
 
 def put(pem: str) -> None:

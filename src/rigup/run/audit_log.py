@@ -28,11 +28,11 @@ KEPT = 500
 GIT_SECONDS = 5
 
 # Appends a record on the host; sometimes removes all but the last KEPT. A run without changes has no lease, so two of
-# them may write at the same time.
+# them may write at the same time. Root alone reads them: the command lines of exec may hold secrets.
 APPEND = (
-    'umask 022; IFS= read -r record; [ -d "${1%/*}" ] || mkdir -p "${1%/*}"; '
+    'umask 077; IFS= read -r record; [ -d "${1%/*}" ] || mkdir -p -m 755 "${1%/*}"; '
     'if [ -O "${1%/*}" ] && [ ! -L "${1%/*}" ]; then exec 8>>"$1.lock"; flock -w 10 8; '
-    'printf "%s\\n" "$record" >> "$1"; '
+    'printf "%s\\n" "$record" >> "$1"; chmod 600 "$1" "$1.lock"; '
     '[ "$(wc -l < "$1")" -le $(($2 * 2)) ] || { tail -n "$2" "$1" > "$1.new"; mv -f "$1.new" "$1"; }; fi'
 )
 
@@ -121,7 +121,8 @@ def keep_here(records: Iterable[ApplyRecord]) -> None:
         path = here(record.host)
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with path.open("a") as file:
+            with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
+                os.fchmod(file.fileno(), 0o600)  # an earlier version's file was open to others
                 file.write(json.dumps(record.as_json()) + "\n")
 
 

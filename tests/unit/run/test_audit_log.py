@@ -101,6 +101,17 @@ def test_the_hosts_file_does_not_grow_for_ever(local_run: Make, places: Path, mo
     assert [record.get("number") for record in parse(places.read_text())] == [4, 5, None]
 
 
+def test_others_than_root_and_its_owner_cannot_read_records(local_run: Make, places: Path) -> None:
+    applied(local_run({"box": three_folders}))
+    files = (places, places.with_name(f"{places.name}.lock"), audit_log.here("box"))
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o600] * 3
+    for path in files:
+        path.chmod(0o644)  # as earlier versions wrote them
+    applied(local_run({"box": three_folders}))
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o600] * 3
+    assert places.parent.stat().st_mode & 0o777 == 0o755
+
+
 def test_a_line_that_is_not_whole_is_passed_over() -> None:
     cut = '{"schema": 1, "ho\n[]\n{"schema": 2}\n{"schema": 1, "host": "box"}\n'
     assert parse(cut + line() + line(schema=2)) == [json.loads(line())]

@@ -212,6 +212,150 @@ def test_what_is_near_to_one_of_those_and_is_none_stays(text: str) -> None:
     assert Redactor([]).text(text) == text
 
 
+def nested(value: object, times: int) -> str:
+    """JSON in a text of JSON, so many times."""
+    text = json.dumps(value)
+    for _ in range(times):
+        text = json.dumps({"body": text})
+    return text
+
+
+MUST = {
+    "JSON in JSON": nested({"api_key": TOKEN, "n": 1}, 1),
+    "JSON in JSON in JSON": nested({"password": TOKEN, "n": 1}, 2),
+    "list in JSON in JSON": nested({"api_keys": [TOKEN, f"{TOKEN}2"]}, 1),
+    "quotes in JSON in JSON": nested({"password": f'a"{TOKEN}', "n": 1}, 1),
+    "words in JSON in JSON": nested(["--api-key", TOKEN], 1),
+    "JSON in JSON without end": nested({"api_key": TOKEN}, 1)[:-6],
+    "pair": f"headers: [('x-api-key', '{TOKEN}'), ('accept', '*/*')]",
+    "pair of bytes": f"[(b'x-api-key', b'{TOKEN}'), (b'accept', b'*/*')]",
+    "pair of authorization": f"(b'authorization', b'Bearer {TOKEN}')",
+    "pair of a cookie": f'("cookie", "session={TOKEN}")',
+    "pair in a list": f'["Authorization", "Basic {TOKEN}"]',
+    "bytes in a mapping": f"{{b'api-key': b'{TOKEN}'}}",
+    "YAML, next line": f"api_key:\n  {TOKEN}\nport: 1",
+    "YAML, next line, quoted": f'  password:\n    "{TOKEN}"',
+    "YAML, folded": f"password: >-\n  {TOKEN}\n  {TOKEN}",
+    "YAML, literal": f"hub_token: |\n\n  {TOKEN}",
+    "YAML, list": f"api_keys:\n  - {TOKEN}\n  - {TOKEN}\nport: 1",
+    "YAML, flat list": f"api_keys:\n- {TOKEN}",
+    "YAML in a journal": f"Nov 22 gpu1 engine[1]: api_key:\nNov 22 gpu1 engine[1]:   {TOKEN}",
+    "variable in YAML": f"env:\n  - name: HF_TOKEN\n    value: {TOKEN}",
+    "variable in JSON": f'{{"name": "HF_TOKEN", "value": "{TOKEN}"}}',
+    "docker's login": '{"auths": {"ghcr.io": {"auth": "dXNlcjpTM2NyM3R2YWx1ZTl4eXo="}}}',
+    "pass": f"connect pass={TOKEN} host=db",
+    "name_pass": f"DB_PASS={TOKEN}",
+    "pwd": f"Server=db;uid=sa;pwd={TOKEN};",
+    "MYSQL_PWD": f"MYSQL_PWD={TOKEN} mysqldump",
+    "SSHPASS": f"SSHPASS={TOKEN} sshpass -e ssh gpu1",
+    "pass in JSON": f'{{"user": "ada", "pass": "{TOKEN}"}}',
+    "--pass": f"program --pass {TOKEN} --port 1",
+    "sshpass": f"sshpass -p {TOKEN} ssh gpu1",
+    "sshpass, quoted": f"sshpass -p '{TOKEN} 2' ssh gpu1",
+    "sshpass, one word": f"sshpass -p{TOKEN} ssh gpu1",
+    "mysql": f"mysql -h db -u root -p{TOKEN} -e 'select 1'",
+    "mysql, two words": f"mysql -u root -p {TOKEN}",
+    "mysqldump": f"mysqldump --single-transaction -p'{TOKEN}' all",
+    "docker login": f"docker login -u ada -p {TOKEN} ghcr.io",
+    "redis": f"redis-cli -h cache -a {TOKEN} ping",
+    "openssl": f"openssl rsa -in key.pem -passin pass:{TOKEN}",
+    "Dockerfile": f"ENV HF_TOKEN {TOKEN}",
+    "fish": f"set -gx HF_TOKEN {TOKEN}",
+    "OpenAI": f"Incorrect API key provided: {TOKEN}. You can find your API key at x",
+    "sentence": f"the API key is {TOKEN}",
+    "quoted in a sentence": f"invalid api key '{TOKEN}'",
+    "XML": f"<config><api-key>{TOKEN}</api-key></config>",
+    "Slack": f"POST https://hooks.slack.com/services/T0001/B0002/{TOKEN}",
+    "Discord": f"POST https://discord.com/api/webhooks/1234/{TOKEN}",
+    "Discord's earlier name": f"https://discordapp.com/api/v10/webhooks/1234/{TOKEN}?wait=1",
+    "Teams": f"https://x.webhook.office.com/webhookb2/1@2/IncomingWebhook/{TOKEN}/3",
+    "Telegram": f"https://api.telegram.org/bot1234:{TOKEN}/getMe",
+    "percent-encoded": f"GET /login?next=%2Fv1%3Fapi_key%3D{TOKEN}%26n%3D1",
+    "percent-encoded twice": f"next=%252Fv1%253Ftoken%253D{TOKEN}%2526n",
+    "percent-encoded JSON": f"?q=%7B%22api_key%22%3A%22{TOKEN}%22%7D",
+    "PGP": f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{TOKEN}\n-----END PGP PRIVATE KEY BLOCK-----",
+    "age": f"# public key: age1xyz\nAGE-SECRET-KEY-1{TOKEN.upper()}{TOKEN.upper()}{TOKEN.upper()}",
+    "session of AWS": f"ASIA{TOKEN.upper()[:12]}ABCD",
+    "GitLab's deploy token": f"gldt-{TOKEN}{TOKEN}",
+    "Tailscale": f"tskey-auth-{TOKEN}-{TOKEN}",
+}
+
+
+@pytest.mark.parametrize("text", MUST.values(), ids=MUST)
+def test_forms_in_which_secrets_occur(text: str) -> None:
+    left = Redactor([]).text(text)
+    spelled = (TOKEN, TOKEN.upper(), TOKEN.upper()[:12], "dXNlcjpTM2NyM3R2YWx1ZTl4eXo")
+    assert not any(form in left for form in spelled) and REDACTED in left
+    assert Redactor([]).text(left) == left
+
+
+def test_what_stands_beside_a_secret_is_left() -> None:
+    for name, parts in {
+        "JSON in JSON": ('\\"n\\": 1',),
+        "words in JSON in JSON": ("--api-key",),
+        "pair": ("('accept', '*/*')", "'x-api-key'"),
+        "pair of bytes": ("(b'accept', b'*/*')",),
+        "YAML, next line": ("api_key:", "port: 1"),
+        "YAML, list": ("port: 1",),
+        "pass": ("host=db",),
+        "pwd": ("uid=sa",),
+        "sshpass, quoted": ("ssh gpu1",),
+        "mysql": ("-h db -u root", "select 1"),
+        "docker login": ("-u ada", "ghcr.io"),
+        "OpenAI": ("Incorrect API key provided", "You can find"),
+        "percent-encoded": ("%26n%3D1",),
+    }.items():
+        left = Redactor([]).text(MUST[name])
+        assert [part for part in parts if part not in left] == [], left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PWD=/root/fleet OLDPWD=/srv",
+        "tests pass: 12, fail: 0",
+        "pass=1 of 2",
+        "two-pass=true, bypass=yes, compass=north",
+        "docker run -p 8080:80 -p 443:443 image",
+        "ssh -p 2222 gpu1; mkdir -p /var/x; cp -p a b",
+        "mysql -h db -P 3306 -e 'select 1'",
+        "https://discord.com/channels/1/2 https://hooks.slack.com/ https://api.telegram.org/",
+        '{"auth": "required"}',
+        "an API key is required; the API key is missing; the api key is invalid",
+        "('content-type', 'application/json'), (b'model', b'x')",
+        "tokens:\n  - a\n  - b\nkeys:\n  - c",
+        "password:\n  description: of the database\n  type: string",
+        "secrets:\n  - db\n  - hub",
+        "- name: MODEL\n  value: x",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+        "-----BEGIN PGP PUBLIC KEY BLOCK-----\nx\n-----END PGP PUBLIC KEY BLOCK-----",
+        "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p",
+        "unexpected token '</s>' at 3",
+        'nested \\"model\\": \\"x\\"',
+        "set -e HF_HOME",
+        "path%3D%2Fv1%26n%3D1",
+    ],
+)
+def test_what_is_near_to_one_of_these_forms_stays(text: str) -> None:
+    assert Redactor([]).text(text) == text
+
+
+def test_a_login_in_a_value() -> None:
+    assert Redactor([]).value({"pass": "hello", "pwd": "there", "bypass": "x", "PWD": "/root"}) == {
+        **{"pass": REDACTED, "pwd": REDACTED, "bypass": "x", "PWD": "/root"},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["api_key:\n" * 8_000, "api_key:\n  x\n" * 8_000, "- name: a_token\n" * 8_000, "[1]:" * 50_000],
+    ids=["keys", "values", "variables", "prefixes"],
+)
+def test_many_lines_take_time_linear_in_their_number(text: str) -> None:
+    with bounded():
+        Redactor([]).text(text)
+
+
 def test_each_of_several_api_keys_is_known_by_itself() -> None:
     manifest = {
         "command": ["vllm", "--api-key", "first-key,second-key"],
@@ -241,6 +385,9 @@ def test_each_of_several_api_keys_is_known_by_itself() -> None:
         ),
         *("]:", "api_key=a,", "authorization:\t\t\t", "cookie:\t", "token: ", "-----BEGIN ", "'--key','", "xoxb-"),
         *("curl ", "curl -u", "?a", "?-", "x-", "x-key", "machine a login b "),
+        *('\\"key\\":', '\\"', '\\"key\\":\\"', '\\"key\\":[\\"', "mysql ", "mysql a ", "sshpass -p", "docker login "),
+        *("('key','", "(b'", '"name":"', "_pass", "pass=", "<key>", "<key", "key%3D", "%3D", "api key ", "api key a "),
+        *('"auth":"', "ENV ", "set -x ", "name: ", "api_key: ", "[a]:", "AGE-SECRET-KEY-1", "https://discord.com/api/"),
     ),
 )
 def test_a_line_of_200_kb_takes_time_linear_in_its_length(piece: str) -> None:

@@ -12,6 +12,7 @@ from rigup.facts import bounds
 from rigup.operations.builds import records
 from rigup.operations.service import health
 from rigup.programs import ask, http_reader, unprivileged
+from rigup.project import settings
 from rigup.run.services import journal
 from rigup.sources import downloads, http_retry, hub, package_index, registry, remote_wheel
 from tests.unit.test_import_direction import ROOT
@@ -31,6 +32,7 @@ BOUNDS = (
     f"Documents are at most {bounds.MOST_CHARACTERS // MIB} MiB, {bounds.MOST_DEPTH} levels deep and "
     f"{bounds.MOST_VALUES:,} values",
     f"files have at most {regular_files.LARGEST // MIB} MiB and {regular_files.MOST_LEVELS} levels",
+    f"a key or token {settings.LONGEST_SECRET:,} bytes",
     f"at most {records.MOST_BYTES // 10**9} GB and {records.MOST_FILES:,} files",
     f"limited to {unprivileged.MOST_MEMORY // MIB} MiB of memory and {http_reader.MOST_BODY // MIB} MiB of body, "
     f"{health.ANSWER_SECONDS} s to the first byte and {ask.BODY_SECONDS} s from there to the last",

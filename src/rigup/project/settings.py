@@ -201,6 +201,10 @@ def _repository(data: Mapping[str, Any], kind: str, mirror: str) -> tuple[str | 
     return address, digits
 
 
+LONGEST_SECRET = 8192
+"""Bytes. A key travels in one line of a request's head, and HAProxy and the engines read hardly more of one."""
+
+
 def read_secret(root: Path, key: str, name: str) -> str:
     """The secret in a file of the user's, relative to `root`. Raises InputError, naming `key`, for an unfit file."""
     path = root / user_path(name, key)
@@ -211,13 +215,19 @@ def read_secret(root: Path, key: str, name: str) -> str:
             raise InputError(f"{key}: {name} is not a regular file", "write the secret as one line of text")
         if path.stat().st_mode & 0o077:
             raise InputError(f"{key}: {name} is readable by other users", f"chmod 600 {name}")
-        secret = path.read_text().strip()
+        with path.open("rb") as file:
+            content = file.read(LONGEST_SECRET + 1)
+        secret = content.decode().strip()
     except OSError:
         raise InputError(
             f"{key}: {name} cannot be read", "check the permissions of the file and its parent directories"
         ) from None
     except UnicodeDecodeError:
         raise InputError(f"{key}: {name} is not text", "write the secret as one line of text") from None
+    if len(content) > LONGEST_SECRET:
+        raise InputError(
+            f"{key}: {name} is longer than {LONGEST_SECRET:,} bytes", "write the secret as one line of text"
+        )
     if not secret or "\n" in secret:
         raise InputError(
             f"{key}: {name} must hold one secret on one line",

@@ -53,6 +53,7 @@ def test_a_secret_in_a_folder_that_may_not_be_entered(tmp_path: Path, monkeypatc
 def test_bad_settings(tmp_path: Path) -> None:
     secret(tmp_path / "open", "token", 0o644)
     secret(tmp_path / "empty", "\n")
+    secret(tmp_path / "long", "x" * 8193)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
     (tmp_path / "bytes").chmod(0o600)
     os.mkfifo(tmp_path / "pipe")
@@ -76,6 +77,11 @@ def test_bad_settings(tmp_path: Path) -> None:
         ({"hub_token_file": "open"}, "hub_token_file: open is readable by other users", "chmod 600 open"),
         ({"hub_token_file": "bytes"}, "hub_token_file: bytes is not text", "write the secret as one line of text"),
         ({"hub_token_file": "x" * 300}, f"hub_token_file: {'x' * 300} cannot be read", OWNER),
+        (
+            {"hub_token_file": "long"},
+            "hub_token_file: long is longer than 8,192 bytes",
+            "write the secret as one line of text",
+        ),
         (
             {"hub_token_file": "empty"},
             "hub_token_file: empty must hold one secret on one line",

@@ -76,7 +76,7 @@ def kept(lineage: str) -> str:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=SECONDS, **account)
     except subprocess.TimeoutExpired:
         return ""
-    return done.stdout.decode("latin-1")
+    return str(done.stdout.decode("latin-1"))
 
 
 def put(pem: str) -> None:

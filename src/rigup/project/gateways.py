@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from rigup.artifacts import LockedSmg
 from rigup.errors import InputError
@@ -138,16 +140,37 @@ def _certificate(project: Project, gateway: Gateway, where: str) -> str | None:
     """The certificate with its chain, and its key, in one text, as HAProxy reads them."""
     if gateway.tls is None or gateway.tls.acme:
         return None
-    parts = []
+    parts, paths = [], []
     for key, name in (("certificate_file", gateway.tls.certificate_file), ("key_file", gateway.tls.key_file)):
         path = project.root / user_path(name, f"{where}.tls.{key}")
-        text = read_text(path, f"{where}.tls.{key}")
+        text = read_text(path, f"{where}.tls.{key}: {name}")
         kind = "CERTIFICATE" if key == "certificate_file" else "PRIVATE KEY"
         if f"{kind}-----" not in text:
             raise InputError(
                 f"{where}.tls.{key}: {quoted(name)} does not contain a {kind.lower()} in PEM", "name a .pem file"
             )
+        if key == "key_file" and ("ENCRYPTED PRIVATE KEY" in text or "4,ENCRYPTED" in text):
+            raise InputError(
+                f"{where}.tls.{key}: {name} is encrypted, and HAProxy has no password for it",
+                f"decrypt it: openssl pkey -in {name} -out NEW",
+            )
         if key == "key_file" and path.stat().st_mode & 0o077:
             raise InputError(f"{where}.tls.{key}: {name} is readable by other users", f"chmod 600 {name}")
         parts.append(text.strip())
+        paths.append(path)
+    if not _belong_together(*paths):
+        raise InputError(
+            f"{where}.tls: the key in {gateway.tls.key_file} does not belong to the certificate in "
+            f"{gateway.tls.certificate_file}",
+            "name the key with which that certificate was made; the server's own certificate stands first in its file",
+        )
     return "\n".join(parts) + "\n"
+
+
+def _belong_together(certificate: Path, key: Path) -> bool:
+    """Whether the key is that of the certificate; true where OpenSSL here cannot read one of them: HAProxy says why."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except ssl.SSLError as error:
+        return error.reason != "KEY_VALUES_MISMATCH"
+    return True

@@ -17,6 +17,8 @@ from rigup.gateway.servers import backend_name, server_name
 from rigup.project.gateways import plan_gateways
 from rigup.project.inventory import load_project
 from rigup.project.planning import plan_project
+from rigup.regular_files import MAY_READ
+from tests.certificates import certificate_with_key
 from tests.gateways import BACKENDS, FLEETS, HOSTS, OPEN, settings_of, write_fleet
 
 WHERE = "group_data/edge.py: gateway"
@@ -279,16 +281,25 @@ def test_a_key_that_is_none(tmp_path: Path, file: str, text: str | None, words: 
          "name a .pem file"),
         ("gateway.key", None, 0o644, ".tls.key_file: secrets/gateway.key is readable by other users",
          "chmod 600 secrets/gateway.key"),
+        ("gateway.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----", 0o600, ".tls.key_file: secrets/gateway.key is "
+         "encrypted, and HAProxy has no password for it", "decrypt it: openssl pkey -in secrets/gateway.key -out NEW"),
+        ("gateway.key", certificate_with_key("other.lan"), 0o600, ".tls: the key in secrets/gateway.key does not "
+         "belong to the certificate in secrets/gateway.crt", "name the key with which that certificate was made; the "
+         "server's own certificate stands first in its file"),
+        ("gateway.crt", "absent", 0, ".tls.certificate_file: secrets/gateway.crt: No such file or directory", MAY_READ),
     ],
 )  # fmt: skip
 def test_a_certificate_that_is_none(
     tmp_path: Path, file: str, text: str | None, mode: int, words: str, hint: str
 ) -> None:
     project = write_fleet(tmp_path, FLEETS["with_tls"])
+    (tmp_path / "secrets/gateway.crt").write_text(certificate_with_key())
     path = tmp_path / "secrets" / file
     if text is not None:
         path.write_text(text)
     path.chmod(mode)
+    if text == "absent":
+        path.unlink()
     with pytest.raises(InputError) as caught:
         settings_of(replace(project))
     assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", hint)

@@ -151,7 +151,7 @@ _LONG = "it takes minutes of a real engine's time by design; tests/unit/bench ha
 # Run by no test, and why not.
 NOT_RUN = {
     "bin/test": "it is what runs the tests",
-    "pipx install rigup": _INSTALLS,
+    "pipx install .": _INSTALLS,
     "python3 -m venv .venv": _INSTALLS,
     ".venv/bin/pip install --require-hashes -r requirements.txt": _INSTALLS,
     ".venv/bin/pip install --no-deps --editable .": _INSTALLS,

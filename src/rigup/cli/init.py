@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     check_host_name(args.host, "rigup init")
     root = user_path(args.fleet, "--fleet")
     catalogue = load_catalogue(root)
+    new_host.check_options(args, root, catalogue)
     there = members(root)
     check_new(args.host, there)
     probe = new_host.probe_host(args, root)

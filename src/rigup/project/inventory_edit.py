@@ -190,13 +190,18 @@ def new_folder(root: Path) -> list[FileEdit]:
     return [] if (root / INVENTORIES).exists() or path.exists() else [FileEdit(path, IGNORED, "new")]
 
 
+def check_group_name(group: str) -> None:
+    """Raises InputError for a name that no group of an inventory can have."""
+    if not group.isidentifier() or group.startswith("_") or keyword.iskeyword(group) or len(group) > LONGEST_GROUP:
+        raise InputError(f"--group: {quoted(group)} is not a valid group name", GROUP_HINT)
+
+
 def new_group(root: Path, group: str, host: str, data: str) -> list[FileEdit]:
     """A group of its own: at the end of the only inventory, else in a new one, with its group_data.
 
     Raises InputError for a name that cannot be one, Refused where a file is there already.
     """
-    if not group.isidentifier() or group.startswith("_") or keyword.iskeyword(group) or len(group) > LONGEST_GROUP:
-        raise InputError(f"--group: {quoted(group)} is not a valid group name", GROUP_HINT)
+    check_group_name(group)
     line = f"{group} = [{host}]\n"
     described = root / GROUP_DATA / f"{group}.py"
     inventories = sorted((root / INVENTORIES).glob("*.py"))

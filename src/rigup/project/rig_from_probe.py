@@ -59,10 +59,15 @@ def rig_of(host: str, probe: Probe, said: str | None = None, command: str = "") 
     }
 
 
+def gpus_of(said: str) -> str | list[str]:
+    """The GPUs that a user names, with commas between, as group_data has them."""
+    parts = [part.strip() for part in said.split(",") if part.strip()]
+    return parts[0] if len(parts) == 1 else parts
+
+
 def _gpus(host: str, probe: Probe, said: str | None, command: str) -> str | list[str]:
     if said is not None:
-        parts = [part.strip() for part in said.split(",") if part.strip()]
-        return parts[0] if len(parts) == 1 else parts
+        return gpus_of(said)
     if not probe.gpus and probe.pci_gpus:
         why = "nouveau drives them" if probe.nvidia.nouveau else probe.nvidia.error or "no NVIDIA driver is loaded"
         count = len(probe.pci_gpus)

@@ -136,7 +136,7 @@ REFUSED = [
     (["up", "box", "--yes", "--json"], 2, "MODEL: omitted with --json", "rigup up box gpt-oss-20b"),
     (["up", "box", MODEL, "--yes", "--hub", "hub"], 2, '--hub: "hub" is not', "write hub = "),
     (["up", "box", MODEL, "--yes", "--group", "a-b"], 2, '--group: "a-b" ', "underscores"),
-    (["up", "box", MODEL, "--yes", "--name", "A b"], 2, 'services: "A b" ', "lower-case"),
+    (["up", "box", MODEL, "--yes", "--name", "A b"], 2, '--name: "A b" ', "lower-case"),
     (["up", "box", "DeepSeek-V4-Flash-0731", "--yes"], 1, "box: DeepSeek-V4-Flash-0731: ", "rigup up box gpt-oss-20b"),
 ]
 
@@ -255,3 +255,34 @@ def test_an_apply_loads_nothing_of_it(fleet: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=fleet)
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+@pytest.mark.parametrize("verb", ["up", "init"])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--name", "Chat!", '--name: "Chat!" '),
+        ("--name", "gateway", '--name: "gateway" '),
+        ("--group", "a-b", '--group: "a-b" '),
+        ("--group", "class", '--group: "class" '),
+        ("--fleet", "file", "--fleet: file: "),
+        ("--gpus", "4x RTX 3091", '--gpus: unknown GPU "RTX 3091"'),
+        ("--hub", "file:///x", '--hub: "file:///x" '),
+    ],
+)
+def test_options_are_checked_before_the_host_is_asked(
+    verb: str, option: str, value: str, message: str, fleet: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    if verb == "init" and option == "--name":
+        return
+
+    def connected(*_: object) -> NoReturn:
+        raise AssertionError("it has connected")
+
+    monkeypatch.setattr(new_host, "probe_host", connected)
+    (fleet / "file").touch()
+    words = [verb, "ada@box", *([MODEL, "--yes"] if verb == "up" else ()), option, value]
+    assert main.main(words) == 2
+    assert message in capsys.readouterr().err
+    assert files(fleet) == ["file"]

@@ -10,13 +10,22 @@ from rigup.catalogue.catalogue import Catalogue
 from rigup.cli.output.lines import tell
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions.unplanned import open_unplanned
-from rigup.errors import Refused
+from rigup.errors import InputError, Refused
 from rigup.facts.probe import Probe
-from rigup.planner.inputs.rig_and_services import read_rig
+from rigup.planner.inputs.rig_and_services import read_gpus, read_rig
 from rigup.preflight.rig import differences
 from rigup.project import rig_from_probe
 from rigup.project.inventory import HostEntry, Project
-from rigup.project.inventory_edit import ExistingHost, FileEdit, entry_of, group_for, join_group, new_folder, new_group
+from rigup.project.inventory_edit import (
+    ExistingHost,
+    FileEdit,
+    check_group_name,
+    entry_of,
+    group_for,
+    join_group,
+    new_folder,
+    new_group,
+)
 from rigup.project.settings import hub_address
 from rigup.regular_files import user_path
 from rigup.rig import Rig
@@ -44,6 +53,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hub", metavar="URL", help="download models from this hub; kept in group_data")
     parser.add_argument("--ssh-config", metavar="FILE", help="connect with this OpenSSH client configuration")
     hosts.add_sudo_password(parser)
+
+
+def check_options(args: argparse.Namespace, root: Path, catalogue: Catalogue) -> None:
+    """Raises InputError for what is wrong whatever the host is, before rigup connects to it."""
+    if root.exists() and not root.is_dir():
+        raise InputError(f"--fleet: {args.fleet}: not a folder", "name the folder of your fleet")
+    if args.group is not None:
+        check_group_name(args.group)
+    if args.gpus is not None:
+        read_gpus(rig_from_probe.gpus_of(args.gpus), "--gpus", catalogue)
+    hub_of(args)
 
 
 def connection_data(args: argparse.Namespace) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rigup.errors import InputError
 from rigup.lock import load_lock
 from rigup.lockfile.lock import own_lock, resolve_lock, write
 from rigup.plan import Plan
+from rigup.planner.inputs.rig_and_services import check_service_name
 from rigup.project import rig_from_probe
 from rigup.project.group_data import GROUP_DATA, shown
 from rigup.project.inventory import HostEntry, Project, load_project
@@ -51,6 +52,9 @@ def prepared(args: argparse.Namespace, root: Path) -> Prepared:
     Raises InputError, Refused or Unreachable, with nothing written.
     """
     catalogue = load_catalogue(root)
+    new_host.check_options(args, root, catalogue)
+    if args.name is not None:
+        check_service_name(args.name, "--name")
     service = service_of(args.model, catalogue) if args.model else None
     there = members(root)
     args.sudo_password, args.ask_sudo_password = hosts.sudo_password(args), False

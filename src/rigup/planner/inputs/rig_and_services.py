@@ -53,7 +53,7 @@ def read_rig(data: object, path: str, catalogue: Catalogue) -> Rig:
     check_keys(data, RigInput, f"{path}: rig")
     if "gpus" not in data:
         raise InputError(f"{path}: rig.gpus: missing", _RIG_EXAMPLE + ", or [] for a machine without GPUs")
-    gpus = _read_gpus(data["gpus"], f"{path}: rig.gpus", catalogue)
+    gpus = read_gpus(data["gpus"], f"{path}: rig.gpus", catalogue)
     if isinstance(data.get("network"), dict):
         check_keys(data["network"], Network, f"{path}: rig.network")
     rest = {key: value for key, value in data.items() if key != "gpus"}
@@ -110,7 +110,7 @@ def _check_power_limit(limit: int | None, gpus: tuple[Gpu, ...], where: str) -> 
             )
 
 
-def _read_gpus(value: object, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
+def read_gpus(value: object, where: str, catalogue: Catalogue) -> tuple[Gpu, ...]:
     if value == "none":
         return ()
     if isinstance(value, str):
@@ -167,18 +167,24 @@ def read_services(data: object, path: str, rig: Rig | None = None) -> tuple[Serv
     return services
 
 
-def _read_service(name: object, value: object, path: str) -> Service:
-    where = f"{path}: services.{name}"
+def check_service_name(name: object, where: str) -> str:
+    """The name of a service. Raises InputError for what cannot be one, and for one that rigup uses itself."""
     if not isinstance(name, str) or not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name):
         raise InputError(
-            f"{path}: services: {quoted(name)} is not a valid service name",
+            f"{where}: {quoted(name)} is not a valid service name",
             "use lower-case letters, digits and dashes, a letter first, at most 31 characters",
         )
     if layout.is_own(name):
         raise InputError(
-            f"{path}: services: {quoted(name)} is not a valid service name",
+            f"{where}: {quoted(name)} is not a valid service name",
             f"choose another name: rigup uses {layout.unit_name(name)} itself",
         )
+    return name
+
+
+def _read_service(name: object, value: object, path: str) -> Service:
+    where = f"{path}: services.{name}"
+    name = check_service_name(name, f"{path}: services")
     if not isinstance(value, dict):
         raise InputError(f"{where}: must be a table, not {quoted(value)}", _SERVICES_EXAMPLE)
     if "name" in value:

@@ -13,6 +13,8 @@ from rigup.checkpoints.layers import read_draft_layers, read_layers
 from rigup.checkpoints.mixture import mixture
 from rigup.checkpoints.parsers import find_parsers
 from rigup.checkpoints.part_sums import CheckpointSums, PartSums
+from rigup.errors import InputError
+from rigup.plain_values import quoted
 
 # Licences of free software, and those of makers that say they allow commerce, as hubs name them.
 COMMERCIAL = re.compile(
@@ -136,10 +138,17 @@ def active(weights: PartSums, feed_forward: dict[str, int]) -> int:
     return max(1, round(weights.body - idle - embedding))
 
 
+_CLASS = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,98}")
+
+
 def _identity(config: Config, text: Config) -> dict[str, Any]:
     """What engines are asked for."""
     for table in (config, text):
         named = table.data.get("architectures")
-        if isinstance(named, list) and named and isinstance(named[0], str) and 0 < len(named[0]) < 100:
+        if isinstance(named, list) and named and isinstance(named[0], str) and named[0]:
+            if not _CLASS.fullmatch(named[0]):
+                raise InputError(
+                    f"{table.where}: architectures: {quoted(named[0][:100])} is not the name of a class", table.hint
+                )
             return {"architectures": (named[0],)}
     return {"gguf_architecture": text.text("model_type")}

@@ -23,6 +23,8 @@ LARGEST_HEADER = 2**26
 MOST_KEYS = 4096
 MOST_TENSORS = 200_000
 MOST_ITEMS = 4_000_000
+COST_OF_AN_ARRAY = 32
+"""An array within an array counts as so many items, since it takes as long to read."""
 MOST_KEPT = 4096
 MOST_LEVELS = 2
 MOST_DIMENSIONS = 4
@@ -199,7 +201,7 @@ class _Reader:
         if level > MOST_LEVELS:
             raise self.source.damaged(f"{cut(key)}: nested deeper than {MOST_LEVELS} levels")
         size = struct.calcsize(NUMBERS.get(kind, "Q"))
-        self._items -= count
+        self._items -= count * (COST_OF_AN_ARRAY if kind == ARRAY else 1)
         if count > MOST_ITEMS or self._items < 0:
             raise self.source.damaged(f"{cut(key)}: {count:,} values are too many")
         if count * size > self.source.size - self.position:

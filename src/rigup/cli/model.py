@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from rigup.checkpoints.repository import (
 from rigup.cli.output.lines import print_json, tell
 from rigup.errors import InputError
 from rigup.lockfile.catalogue_files import catalogue_edits, write_entries
+from rigup.plain_values import quoted
 from rigup.project.inventory_edit import FileEdit
 from rigup.project.settings import hub_address, ollama_address, read_secret
 from rigup.regular_files import user_path
@@ -80,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+_REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+/-]{0,199}")
+
+
 def _check_name(name: str | None) -> None:
     if name is not None and (not name.isprintable() or not 0 < len(name) <= 120 or name.strip() != name):
         raise InputError("--model: not a name", "write a short name in printable characters")
@@ -96,6 +101,10 @@ def _repository(args: argparse.Namespace) -> tuple[Repository, str | None]:
     if looks_local or path.is_dir():
         return local_repository(path, args.repo), _quant_of(path)
     repo, quant = repo_and_quant(args.checkpoint)
+    if not _REVISION.fullmatch(args.revision) or ".." in args.revision or "//" in args.revision:
+        raise InputError(
+            f"--revision: {quoted(args.revision)} is not a branch, tag or commit", "write its name on the hub: main"
+        )
     token = read_secret(Path.cwd(), "--hub-token-file", args.hub_token_file) if args.hub_token_file else None
     address = hub_address("HF_ENDPOINT", os.environ.get("HF_ENDPOINT") or HUB)
     hub = Hub(address, token)

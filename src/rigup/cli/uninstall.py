@@ -9,6 +9,8 @@ from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.sessions import session as hosts
 from rigup.cli.sessions import unplanned
 from rigup.cli.sessions.confirmation import add_yes, agreed
+from rigup.errors import InputError
+from rigup.plain_values import quoted
 from rigup.run.gateways.drains import drains_of
 from rigup.run.result import exit_code
 from rigup.run.whole_hosts.uninstall import UninstallRun
@@ -39,7 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shows what is there, asks, and removes it."""
     out = lines(stderr=args.json)
-    opened = unplanned.open_unplanned(args, hosts.project_of_one(args.inventory, args.limit), UninstallRun)
+    project = hosts.project_of_one(args.inventory, args.limit)
+    if (name := project.hosts[0].name) != args.limit:  # a pattern or a group has one host by accident
+        raise InputError(f"{quoted(args.limit)} is not the name of a host", f"name it: rigup uninstall {name}")
+    opened = unplanned.open_unplanned(args, project, UninstallRun)
     with hosts.watched(opened) as (run, view):
         with view:
             run.connect(take_lease=True)

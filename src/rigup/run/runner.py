@@ -129,6 +129,8 @@ class Run:
     def _provision(self) -> Callable[..., None]:
         """What calls the roles for a host: the toolkit's, and those of the fleet's own around them."""
         provision, own = load_provision(), self.context.project.root / "roles"
+        if (own.exists() or own.is_symlink()) and not own.is_dir():
+            raise InputError(f"{own}: not a folder", "rename it: rigup reads the fleet's own roles from a folder there")
         if not own.is_dir() or own.samefile(toolkit_root() / "roles"):
             return provision
         from rigup.run.own_roles import with_own_roles  # few fleets have any

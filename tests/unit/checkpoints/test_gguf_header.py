@@ -88,6 +88,10 @@ WRONG: dict[str, tuple[bytes, str]] = {
         head(1) + text("k") + struct.pack("<IIQ", 9, 4, 2**61),
         "k: 2,305,843,009,213,693,952 values are too many",
     ),
+    "many arrays in an array": (
+        head(1) + text("k") + struct.pack("<IIQ", 9, 9, 3_900_000),
+        "k: 3,900,000 values are too many",
+    ),
     "an array beyond the end": (
         head(1) + text("k") + struct.pack("<IIQ", 9, 8, 3_000_000),
         "k: 3,000,000 values do not fit into the file",

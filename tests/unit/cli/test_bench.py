@@ -65,6 +65,13 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("url", ["http://me:secret@a.lan", "http://a b", "file:///x", "http://a.lan/?key=x"])
+def test_an_address_is_refused_by_the_name_of_its_option(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("bench", "--url", url)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("rigup: --url: ") and "secret" not in said
+
+
 @pytest.mark.parametrize("words", BAD, ids=" ".join)
 def test_bad_input_is_refused_before_anything_is_asked(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]

@@ -31,7 +31,7 @@ from rigup.run.result import HostResult, State
         (["--include-path", "/nowhere"], "--include-path: /nowhere is not a folder"),
         (["--url", "a.lan:8000"], '--url: "a.lan:8000" '),
         (["--url", "ftp://a.lan"], '--url: "ftp://a.lan" '),
-        (["--url", "http://me:secret@a.lan"], "--url: an endpoint address "),
+        (["--url", "http://me:secret@a.lan"], "--url: the URL "),
         (["--compare", "/nowhere.json", "b.json"], "/nowhere.json: No such file or directory"),
     ],
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.cli.main import VERBS, _run
+from rigup.cli.main import VERBS, _run, build_parser
 from tests.command_line import DESCRIPTION, CommandLine
 
 ESCAPE = "\x1b"
@@ -53,6 +53,22 @@ def test_what_no_verb_takes(line: CommandLine, words: str, message: str, hint: s
     done = line.call(*words.split())
     assert (done.code, done.out) == (2, "")
     assert done.err == f"rigup: {message}\nhint: {hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "taken"),
+    [
+        ("chat chat --json -", {"service": "chat", "prompt": "-"}),
+        ("chat chat --json Hello", {"service": "chat", "prompt": "Hello"}),
+        ("chat --json chat Hello", {"service": "chat", "prompt": "Hello"}),
+        ("up box --yes Model", {"host": "box", "model": "Model"}),
+        ("logs chat --json coder", {"service": ["chat", "coder"]}),
+        ("plan --json a.py", {"inventory": "a.py"}),
+    ],
+)
+def test_words_behind_options_go_where_they_would_without_them(words: str, taken: dict[str, object]) -> None:
+    args = vars(build_parser(words.split()[0]).parse_args(words.split()))
+    assert {key: args[key] for key in taken} == taken and args["json" if "--json" in words else "yes"] is True
 
 
 def test_no_words_at_all_print_the_help(line: CommandLine) -> None:

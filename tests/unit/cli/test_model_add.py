@@ -247,6 +247,10 @@ REFUSALS: dict[str, tuple[Any, str]] = {
         lambda folder: tiny(folder, {**TINY, "quantization_config": {"quant_method": "magic"}}),
         '{}: config.json: quantization_config: unknown quantisation "magic"',
     ),
+    "a class that is none": (
+        lambda folder: tiny(folder, {**TINY, "architectures": ["\x1b[2Jx"]}),
+        "{}: config.json: architectures: ",
+    ),
     "absurd bits": (
         lambda folder: tiny(folder, {**TINY, "quantization_config": {"quant_method": "gptq", "bits": 5}}),
         "{}: config.json: quantization_config: bits: ...2, 3, 4, 8",
@@ -307,6 +311,9 @@ def test_refusals_are_one_message_and_write_nothing(
         (["./gone.gguf"], "gone.gguf: does not exist"),
         (["org/none", "--repo", "x"], "--repo: 'x' is not a repository"),
         (["org/none", "--model", "\x1b"], "--model: "),
+        (["org/none", "--revision", "../../x"], '--revision: "../../x" '),
+        (["org/none", "--revision", "a//b"], '--revision: "a//b" '),
+        (["org/none", "--revision", "a\x1b"], "--revision: "),
         (["org/none", "--fleet", "/nowhere"], "--fleet: /nowhere: not a folder"),
     ],
 )

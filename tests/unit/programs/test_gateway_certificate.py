@@ -15,6 +15,7 @@ from rigup.programs.gateway import gateway_certificate as program
 from tests.certificates import certificate_with_key
 from tests.hostile import bounded
 
+NONE = "certbot has kept no certificate"
 PEM, OTHER = certificate_with_key("one.example.org"), certificate_with_key("two.example.org")
 
 
@@ -76,7 +77,7 @@ def test_before_haproxy_has_a_part_in_it_nothing_is_reloaded(site: dict[str, Any
 @pytest.mark.parametrize("text", ["", "root:x:0:0:root:/root:/bin/bash\n", PEM.partition("-----BEGIN PRIVATE")[0]])
 def test_what_is_not_a_certificate_with_its_key_is_not_taken_over(site: dict[str, Any], text: str) -> None:
     site["kept"] = text
-    assert program.deploy("gateway-x") == "certbot has kept no certificate"
+    assert program.deploy("gateway-x") == NONE
     assert not site["target"].exists()
 
 
@@ -85,8 +86,8 @@ def test_what_is_not_a_certificate_with_its_key_is_not_taken_over(site: dict[str
     ("make", "expected"),
     [
         (lambda path: path.symlink_to("/dev/zero"), "what certbot has kept is larger than 1 MiB"),
-        (os.mkfifo, "certbot has kept no certificate"),
-        (lambda path: path.write_bytes(b"\xff" * 100), "certbot has kept no certificate"),
+        (os.mkfifo, NONE),
+        (lambda path: path.write_bytes(b"\xff" * 100), NONE),
     ],
     ids=["without end", "pipe", "not text"],
 )

@@ -106,6 +106,19 @@ def test_a_link_to_the_toolkits_roles_is_not_a_folder_of_own_ones(
     assert applied(local_run({"box": lambda _: None}))[0] == []
 
 
+@pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("gone")], ids=["file", "broken link"])
+def test_what_stands_in_the_place_of_the_folder_is_not_passed_over(
+    tmp_path: Path, local_run: Callable[..., Run], make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / "roles")
+    run = local_run({"box": lambda _: None})
+    with run:
+        run.connect(take_lease=False)
+        with pytest.raises(InputError) as caught:
+            run.compare()
+    assert caught.value.message == f"{tmp_path}/roles: not a folder"
+
+
 def test_the_interface_is_what_it_declares() -> None:
     assert sorted(rigup.api.__all__) == ["HostFailed", "Plan", "RoleHost", "after", "before"]
     fields = ["name", "group", "data", "plans", "os", "architecture"]

@@ -22,10 +22,12 @@ class Parser(argparse.ArgumentParser):
     """argparse's parser, which raises InputError where that one prints its usage and ends the process."""
 
     def __init__(self, **settings: Any) -> None:
+        self._again = False
         super().__init__(**{"formatter_class": argparse.RawDescriptionHelpFormatter} | settings)
 
     def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
         """The arguments. Raises InputError for the first option or word that no argument takes."""
+        args: argparse.Namespace
         args, unknown = self.parse_known_args(words)
         if unknown:
             parser = self._of_verb(words)
@@ -35,6 +37,22 @@ class Parser(argparse.ArgumentParser):
                 raise InputError(f"{parser._where()}unknown option {option}", parser.nearest(option, known))
             raise InputError(f'{parser._where()}one word too many: "{unknown[0]}"', parser.help_command())
         return args
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, but a word may stand behind options: it may be for an argument that need not be given.
+
+        argparse takes such an argument as left out as soon as it reads the one before it.
+        """
+        found, left = super().parse_known_args(args, namespace)
+        words = [word for word in left if not word.startswith("-") or word == "-"]
+        takes_all = any(action.nargs in (argparse.PARSER, argparse.REMAINDER) for action in self._actions)
+        if not words or self._again or takes_all:
+            return found, left
+        self._again = True
+        try:
+            return self.parse_known_intermixed_args(args, None)
+        finally:
+            self._again = False
 
     def error(self, message: str) -> NoReturn:
         """Raises InputError for what argparse has found."""

@@ -74,7 +74,13 @@ def _prompt(args: argparse.Namespace) -> str | None:
     """The only prompt; None for a conversation. Raises InputError for an empty one."""
     text: str | None = args.prompt
     if text == "-" or (text is None and not sys.stdin.isatty()):
-        text = sys.stdin.read(MOST_PROMPT + 1)
+        try:
+            text = sys.stdin.read(MOST_PROMPT + 1)
+            text.encode()  # a locale without UTF-8 lets other bytes through
+        except UnicodeError:
+            text = "\0"
+        if "\0" in text:
+            raise InputError("standard input: not text in UTF-8", "send a text")
         if len(text) > MOST_PROMPT:
             raise InputError(f"standard input: more than {MOST_PROMPT:,} characters", "send a shorter prompt")
         if not text.strip():

@@ -11,6 +11,7 @@ from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 from rigup.connection import startup
 from rigup.errors import InputError
+from rigup.sources.web_address import web_address
 
 if TYPE_CHECKING:
     from rigup.cli.output.console import Console
@@ -35,13 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser, does: str) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raises InputError for an inventory together with --url, and for options that require --url."""
+    """Raises InputError for an inventory together with --url, options that require --url, and what is not a URL."""
     if args.url and (args.inventory or args.limit or args.service):
         raise InputError("--url cannot be combined with INVENTORY, --limit or --service", "omit one of them")
     if not args.url and (args.model or args.api_key_file):
         raise InputError(
             "--model and --api-key-file require --url", "omit them; the inventory defines both for its services"
         )
+    if args.url:
+        web_address("--url", args.url, hint="write http://HOST:PORT", login_hint="pass a key in a file: --api-key-file")
 
 
 def key_of(args: argparse.Namespace) -> str | None:

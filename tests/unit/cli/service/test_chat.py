@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +16,8 @@ from typing import Any
 import pytest
 from gevent.event import Event
 
-from rigup.cli.service.chat import LOOK_SECONDS, Conversation, pace
+from rigup.cli.service.chat import LOOK_SECONDS, Conversation, _prompt, pace
+from rigup.errors import InputError
 from rigup.operations.service.endpoints import Endpoint
 from rigup.run.services.chat import ChatAnswer
 from tests.command_line import CommandLine
@@ -42,6 +45,14 @@ def test_bad_input(rigup: CommandLine, words: list[str], message: str, hint: str
     done = rigup.call("chat", *words, "--json")
     error = done.json["error"]
     assert (done.code, error["message"].startswith(message), error["hint"].startswith(hint)) == (2, True, True), error
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("said", [b"\xff\xfe\0", b"a\0b", b"\x80"], ids=["UTF-16", "null", "Latin-1"])
+def test_standard_input_that_is_not_text(said: bytes, errors: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said), encoding="utf-8", errors=errors))
+    with pytest.raises(InputError, match="standard input: not text"):
+        _prompt(Namespace(service="chat", prompt="-", json=False))
 
 
 def test_json_needs_a_prompt_on_a_terminal(rigup: CommandLine) -> None:

@@ -19,7 +19,7 @@ from rigup.planner.driver import branch_warnings
 from rigup.planner.enumeration import PlanningRequest
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.inputs.rig_and_services import keeps_driver, read_rig, read_services
-from rigup.planner.multinode.conflicts import conflicts
+from rigup.planner.multinode.conflicts import Occupied
 from rigup.project.inventory import HostEntry, Project
 from rigup.project.node_groups import check_whole_groups, group_finding, hosts_by_group, hosts_per_service, node_groups
 from rigup.project.pinned import require_pinned
@@ -169,13 +169,15 @@ def decide_all(requests: Sequence[PlanningRequest], advise: bool = True) -> tupl
     advise: as for `decide`.
     """
     found: list[Rendered | Refusal] = []
+    occupied = Occupied()
     for request in requests:
         decision = decide(request, advise)
         outcome = rendered(decision) if isinstance(decision, Decision) else decision
         if isinstance(outcome, Rendered):
-            earlier = [other.decision for other in found if isinstance(other, Rendered)]
-            if findings := conflicts(earlier, outcome.decision):
+            if findings := occupied.conflicts(outcome.decision):
                 outcome = Refusal(request.rig, request.service, findings)
+            else:
+                occupied.add(outcome.decision)
         found.append(outcome)
     return tuple(_with_all_or_none(found))
 

@@ -17,6 +17,7 @@ from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text, seconds_text
 
 SHOWN_HOSTS = 3
+SHOWN_OTHERS = 8
 
 
 def show(
@@ -193,7 +194,11 @@ def swap_text(plan: Plan, swap: Swap) -> str:
     """With which services it takes turns, and what loading it costs."""
     when = "loaded at the start" if swap.resident else "loaded on its first request"
     cost = f"{bytes_text(swap.bytes)} in {seconds_text(swap.low)} to {seconds_text(swap.high)}"
-    return f"takes turns with {', '.join(swap.others)} on port {plan.service.port}; {when}: {cost}"
+    names = [
+        *swap.others[:SHOWN_OTHERS],
+        *([f"{len(swap.others) - SHOWN_OTHERS} others"] if len(swap.others) > SHOWN_OTHERS else []),
+    ]
+    return f"takes turns with {', '.join(names)} on port {plan.service.port}; {when}: {cost}"
 
 
 def stop_text(plan: Plan) -> str:

@@ -11,49 +11,65 @@ from rigup.planner.memory.host import system_mib, total_of
 _SOURCE = "docs/inventory.md"
 
 
-def conflicts(earlier: Sequence[Decision], decision: Decision) -> tuple[Finding, ...]:
-    """Why a service cannot run beside earlier ones: they use its GPUs, or too much of the host's memory.
+class Occupied:
+    """What the services of a rig take, as they are decided one after the other.
 
     Two services never share a GPU, even if their memory would fit, because each is planned with whole cards. Those that
     take turns (`swap`) share them, and only one of them is there at a time: the one that needs the most is counted.
     """
-    swaps = decision.candidate.service.swap
-    group = [other for other in earlier if swaps and other.candidate.service.swap]
-    if group and (findings := tuple(_in_turn(group, decision))):
-        return findings
-    beside = _at_once([other for other in earlier if other not in group])
-    found = (_on_host(beside, decision, rank) for rank in range(decision.candidate.hosts))
-    return tuple(dict.fromkeys(finding for findings in found for finding in findings))
 
+    def __init__(self) -> None:
+        self._beside: list[Decision] = []
+        self._largest: Decision | None = None
+        self._by_gpus: dict[frozenset[int | str], Decision] = {}
+        self._by_name: dict[str, Decision] = {}
 
-def _at_once(decisions: Sequence[Decision]) -> list[Decision]:
-    """The decisions that run at the same time: of a swap group, the one with the most host memory."""
-    group = [each for each in decisions if each.candidate.service.swap]
-    largest = max(group, key=lambda each: each.candidate.host_memory_of(0), default=None)
-    return [each for each in decisions if each not in group or each is largest]
+    def add(self, decision: Decision) -> None:
+        """Takes in a service without conflicts."""
+        if not decision.candidate.service.swap:
+            self._beside.append(decision)
+            return
+        self._by_gpus.setdefault(frozenset(_gpus(decision, 0)), decision)
+        self._by_name.setdefault(decision.candidate.served_name, decision)
+        if self._largest is None or _on_first_host(decision) > _on_first_host(self._largest):
+            self._beside = [each for each in self._beside if each is not self._largest] + [decision]
+            self._largest = decision
 
+    def conflicts(self, decision: Decision) -> tuple[Finding, ...]:
+        """Why a service cannot run beside those: they use its GPUs, or too much of the host's memory."""
+        beside = self._beside
+        if decision.candidate.service.swap:
+            if findings := tuple(self._in_turn(decision)):
+                return findings
+            beside = [each for each in beside if each is not self._largest]
+        found = (_on_host(beside, decision, rank) for rank in range(decision.candidate.hosts))
+        return tuple(dict.fromkeys(finding for findings in found for finding in findings))
 
-def _in_turn(group: Sequence[Decision], decision: Decision) -> Iterator[Finding]:
-    """Why a service cannot take turns with the earlier ones of its group."""
-    name, mine = decision.candidate.service.name, {*_gpus(decision, 0)}
-    for other in group:
-        theirs, used = other.candidate.service.name, {*_gpus(other, 0)}
-        if not (mine <= used or used <= mine):
-            yield Finding(
-                rule="swap-gpus",
-                message=f"{name} and {theirs} take turns, but not on the same cards: {_named([*mine])}; "
-                f"{_named([*used])}",
-                hint=f"name the same in both: services.{theirs}.gpus and services.{name}.gpus",
-                source=_SOURCE,
-            )
-        if (called := decision.candidate.served_name) == other.candidate.served_name:
+    def _in_turn(self, decision: Decision) -> Iterator[Finding]:
+        """Why a service cannot take turns with the earlier ones of its group; of those with the same GPUs the first."""
+        name, mine = decision.candidate.service.name, {*_gpus(decision, 0)}
+        for used, other in self._by_gpus.items():
+            theirs = other.candidate.service.name
+            if not (mine <= used or used <= mine):
+                yield Finding(
+                    rule="swap-gpus",
+                    message=f"{name} and {theirs} take turns, but not on the same cards: {_named([*mine])}; "
+                    f"{_named([*used])}",
+                    hint=f"name the same in both: services.{theirs}.gpus and services.{name}.gpus",
+                    source=_SOURCE,
+                )
+        if other := self._by_name.get(called := decision.candidate.served_name):
             yield Finding(
                 rule="swap-name",
-                message=f"{name} and {theirs} take turns, but both are called {called}, "
+                message=f"{name} and {other.candidate.service.name} take turns, but both are called {called}, "
                 "so requests cannot choose between them",
                 hint=f"set another services.{name}.served_name",
                 source=_SOURCE,
             )
+
+
+def _on_first_host(decision: Decision) -> int:
+    return decision.candidate.host_memory_of(0)
 
 
 def _gpus(decision: Decision, rank: int) -> tuple[int | str, ...]:

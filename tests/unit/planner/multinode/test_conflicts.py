@@ -13,8 +13,10 @@ from rigup.planner.decide import decide
 from rigup.planner.decision import Decision
 from rigup.planner.inputs.locked import planning_request
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
-from rigup.planner.multinode.conflicts import conflicts
+from rigup.planner.multinode import conflicts as module
+from rigup.planner.multinode.conflicts import Occupied
 from tests.unit.planner.asking import FILE, catalogue, side_by_side
+from tests.unit.planner.asking import decision as one_decision
 
 OF_HOST = "MiB of host memory"
 
@@ -111,7 +113,41 @@ def test_what_one_host_of_several_has_too_little_for_is_refused_on_all() -> None
         decide(planning_request(rig, service, catalogue(), Lock())) for service in read_services(described, FILE, rig)
     )
     assert isinstance(first, Decision) and isinstance(second, Decision)
-    assert conflicts([first], second) == ()
+    occupied = Occupied()
+    occupied.add(first)
+    assert occupied.conflicts(second) == ()
     hungry = replace(second, candidate=replace(second.candidate, peer_memory_mib=65_536))
-    (finding,) = conflicts([first], hungry)
+    (finding,) = occupied.conflicts(hungry)
     assert finding.message.startswith(f"b needs 65,536 {OF_HOST}")
+
+
+def test_services_that_take_turns_take_work_linear_in_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[object] = []
+    read = module._gpus
+    monkeypatch.setattr(module, "_gpus", lambda *of: looked.append(of) or read(*of))
+    monkeypatch.setattr(Decision, "__eq__", lambda *_: pytest.fail("compares whole decisions"))
+    first = one_decision([], {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"}, 64)
+    counts = []
+    for number in (20, 40):
+        occupied = Occupied()
+        looked.clear()
+        for index in range(number):
+            candidate = first.candidate
+            service = candidate.service.model_copy(
+                update={"name": f"s{index}", "served_name": f"s{index}", "swap": True}
+            )
+            decision = replace(first, candidate=replace(candidate, service=service))
+            assert occupied.conflicts(decision) == ()
+            occupied.add(decision)
+        counts.append(len(looked))
+    assert counts[1] <= 2 * counts[0]
+
+
+def test_of_those_that_take_turns_the_largest_counts_beside_others() -> None:
+    said = {
+        name: {"swap": True, "port": 8000, "served_name": name, "flags": {"--cache-ram": mib}}
+        for name, mib in {"a": 0, "b": 30_000, "c": 0}.items()
+    }
+    made = plans({**said, "d": {"flags": {"--cache-ram": 40_000}}}, [], 64)
+    assert [plan.verdict for plan in made] == ["ok", "ok", "ok", "refused"]
+    assert f"{OF_HOST}, but b leaves only " in made[3].refusals[0].message

@@ -2,12 +2,13 @@
 
 It listens inside the lab and downloads outside. It answers 403 for everything that the lab does not offer (see
 `upstream`). It caches content that cannot change (packages by version, lists by hash) on disk, for all labs of this
-user.
+user, up to a limit.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import sys
@@ -18,7 +19,7 @@ from contextlib import suppress
 from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from rigup.lab.base import image
 from rigup.lab.folder import LabFolder, lab_root, make_folder
@@ -32,6 +33,10 @@ UNCHANGING = re.compile(r"\.(deb|whl|tar\.gz|tar\.xz|zip|metadata)$|/by-hash/")
 PASSED_ON = ("If-Modified-Since", "If-None-Match", "Range", "User-Agent")
 PASSED_BACK = ("Content-Type", "Content-Length", "Content-Range", "Last-Modified", "ETag")
 CHUNK = 1 << 16
+MOST_KEPT = 64 << 30
+"""Bytes of all files together; those that were not asked for longest go first."""
+LEAST_FREE = 10 << 30
+"""Bytes of the disk that stay free: beyond that files are passed on and not kept."""
 LEFT_SECONDS = 3600
 """A part that has not grown for this time belongs to a proxy that has ended; other labs' proxies write here, too."""
 
@@ -51,10 +56,8 @@ class PackageHandler(BaseHTTPRequestHandler):
         if address is None:
             self.answer(403, b"the lab does not offer this\n")
             return
-        kept = self.server.kept / hashlib.sha256(address.encode()).hexdigest()
-        unchanging = bool(UNCHANGING.search(urlsplit(address).path))
-        if unchanging and kept.exists():
-            self.send_file(kept)
+        kept = kept_as(self.server.kept, address)
+        if kept is not None and self.send_file(kept):
             return
         on = {name: self.headers[name] for name in PASSED_ON if name in self.headers}
         if target.startswith(INDEX_PATH):
@@ -73,7 +76,7 @@ class PackageHandler(BaseHTTPRequestHandler):
                 page = self.server.upstream.offered(response.read().decode(), response.url)
                 self.answer(200, page.encode(), "text/html; charset=utf-8")
             else:
-                self.pass_back(response, kept if unchanging and response.status == 200 else None)
+                self.pass_back(response, kept if response.status == 200 else None)
 
     def answer(self, status: int, body: bytes, content_type: str = "text/plain") -> None:
         """Sends a short answer."""
@@ -84,14 +87,20 @@ class PackageHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def send_file(self, path: Path) -> None:
-        """Sends a cached file."""
-        self.send_response(200)
-        self.send_header("Content-Type", "application/octet-stream")
-        self.send_header("Content-Length", str(path.stat().st_size))
-        self.end_headers()
-        with path.open("rb") as file:
+    def send_file(self, path: Path) -> bool:
+        """Sends a cached file. Returns False if there is none; another lab's proxy may have removed it."""
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return False
+        with file:
+            os.utime(file.fileno())
+            self.send_response(200)
+            self.send_header("Content-Type", "application/octet-stream")
+            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+            self.end_headers()
             shutil.copyfileobj(file, self.wfile, CHUNK)
+        return True
 
     def pass_back(self, response: HTTPResponse, keep: Path | None) -> None:
         """Passes data on as it arrives; caches it as well once it is complete."""
@@ -109,12 +118,17 @@ class PackageHandler(BaseHTTPRequestHandler):
             try:
                 while chunk := response.read(CHUNK):
                     size += len(chunk)
-                    part.write(chunk)
+                    if keep and shutil.disk_usage(self.server.kept).free < LEAST_FREE:
+                        keep = None
+                        part.truncate(0)
+                    if keep:
+                        part.write(chunk)
                     self.wfile.write(chunk)
             finally:
                 part.flush()
                 if keep and length == str(size):
                     Path(part.name).rename(keep)
+                    remove_oldest(self.server.kept)
                 else:
                     Path(part.name).unlink()
         if length not in (None, str(size)):
@@ -137,6 +151,33 @@ class PackageServer(ListeningServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """Logs one line: a machine without network or power ends its connections in any way."""
         print(f"{client_address}: {sys.exc_info()[1]!r}", flush=True)
+
+
+def kept_as(folder: Path, address: str) -> Path | None:
+    """Where the content of an address is cached; None if it may change.
+
+    However a machine spells an address, and whatever it asks for behind "?", it is one file.
+    """
+    parts = urlsplit(address)
+    path = re.sub("/+", "/", unquote(parts.path))
+    if not UNCHANGING.search(path):
+        return None
+    return folder / hashlib.sha256(f"{parts.scheme}://{parts.netloc}{path}".encode(errors="replace")).hexdigest()
+
+
+def remove_oldest(kept: Path) -> None:
+    """Removes files that were not asked for longest, until the others have at most MOST_KEPT bytes."""
+    found = []
+    for path in kept.glob("[!.]*"):
+        with suppress(FileNotFoundError):  # another lab's proxy may do the same
+            status = path.stat()
+            found.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found):
+        if total <= MOST_KEPT:
+            return
+        path.unlink(missing_ok=True)
+        total -= size
 
 
 def remove_left_parts(kept: Path) -> None:

@@ -58,10 +58,10 @@ class Occupied:
                     hint=f"name the same in both: services.{theirs}.gpus and services.{name}.gpus",
                     source=_SOURCE,
                 )
-        if other := self._by_name.get(called := decision.candidate.served_name):
+        if same := self._by_name.get(called := decision.candidate.served_name):
             yield Finding(
                 rule="swap-name",
-                message=f"{name} and {other.candidate.service.name} take turns, but both are called {called}, "
+                message=f"{name} and {same.candidate.service.name} take turns, but both are called {called}, "
                 "so requests cannot choose between them",
                 hint=f"set another services.{name}.served_name",
                 source=_SOURCE,

@@ -242,6 +242,64 @@ def test_a_file_that_breaks_off_outside_breaks_off_inside(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+class _Whole(_Silent):
+    """Stands for an upstream that has every file."""
+
+    def __init__(self) -> None:
+        self.headers = {"Content-Length": "1000"}
+        self.parts = iter([b"x" * 1000, b""])
+
+
+def asked(proxy: ThreadingHTTPServer, target: str) -> bytes:
+    with socket.create_connection(proxy.server_address, timeout=60) as client:
+        client.sendall(f"GET {target} HTTP/1.1\r\nHost: mirror.example\r\nConnection: close\r\n\r\n".encode())
+        with client.makefile("rb") as answer:
+            return answer.read().partition(b"\r\n\r\n")[2]
+
+
+@pytest.fixture
+def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Proxy]:
+    monkeypatch.setattr(packages, "LEAST_FREE", 0)
+    with serving(_Proxy(tmp_path)) as proxy:
+        proxy.open = lambda target, headers: _Whole()  # type: ignore[method-assign]
+        proxy.upstream.open = proxy.open
+        yield proxy
+
+
+def test_one_file_is_kept_once_however_it_is_asked_for(whole: _Proxy) -> None:
+    for target in (
+        "/pool/a.deb",
+        "/pool/a.deb?x=1",
+        "/pool/a.deb?x=2",
+        "/pool//a.deb",
+        "/pool/%61.deb",
+        "/pool/a.deb#1",
+    ):
+        assert asked(whole, target) == b"x" * 1000
+    assert len(list(whole.kept.iterdir())) == 1
+    assert asked(whole, "/pool/Packages?a.deb") == b"x" * 1000
+    assert len(list(whole.kept.iterdir())) == 1, "what may change is not kept"
+
+
+def test_what_is_kept_has_a_limit_and_what_was_not_asked_for_longest_goes(
+    whole: _Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "MOST_KEPT", 2500)
+    paths = [packages.kept_as(whole.kept, f"http://mirror.example/{number}.deb") for number in range(3)]
+    for number in (0, 1):
+        asked(whole, f"/{number}.deb")
+        os.utime(str(paths[number]), (1e9 + number,) * 2)
+    asked(whole, "/0.deb")
+    asked(whole, "/2.deb")
+    assert set(whole.kept.iterdir()) == {paths[0], paths[2]}
+
+
+def test_a_disk_that_fills_up_keeps_nothing_more(whole: _Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "LEAST_FREE", 1 << 60)
+    assert asked(whole, "/a.deb") == b"x" * 1000
+    assert list(whole.kept.iterdir()) == []
+
+
 def test_what_an_ended_proxy_left_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
     left, written, kept = tmp_path / ".left", tmp_path / ".written", tmp_path / "kept"
     for file in (left, written, kept):

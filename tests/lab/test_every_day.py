@@ -46,6 +46,23 @@ def test_the_journal_is_printed_and_followed(serving: Fleet) -> None:
     assert "\x1b" not in following.text
 
 
+def test_a_journal_that_has_no_end_or_says_nothing_is_not_waited_for(serving: Fleet) -> None:
+    entry = json.dumps(
+        {"__REALTIME_TIMESTAMP": "1700000000000000", "UNIT": "rigup-chat.service", "MESSAGE": "x" * 10_000}
+    )
+    own = "/usr/local/bin/journalctl"
+    try:
+        serving.host.tell(f"printf '#!/bin/sh\\nexec yes '\"'%s'\" '{entry}' > {own}; chmod 755 {own}")
+        flooded = serving.rigup("logs", "--json", "--lines", "5").stdout.read_text()
+        assert [json.loads(line)["host"] for line in flooded.splitlines()] == [serving.host.name] * 5
+        serving.host.tell(f"printf '#!/bin/sh\\nexec sleep 1000' > {own}")
+        hanging = serving.start("logs", "--lines", "5")
+        assert hanging.wait() == 1
+        assert f"{serving.host.name}: journalctl prints nothing" in hanging.text
+    finally:
+        serving.host.tell(f"rm -f {own}")
+
+
 def asked(url: str, key: str = "") -> str:
     """The answer of an endpoint here, or its HTTP status."""
     head = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}

@@ -12,6 +12,7 @@ from gevent.lock import RLock
 
 from rigup.errors import HostFailed
 from rigup.host import Host, state_of
+from rigup.operations.apt.failures import failed, reason
 from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
@@ -36,6 +37,7 @@ NEVER_ASK = {
 }
 _TAKEN = re.compile(r"Could not get lock|Unable to (acquire|lock)")
 _TRIES = 5
+JOURNAL = "on the host: journalctl -u rigup-apt"
 
 # A separate unit, so a lost connection does not interrupt dpkg. Output goes to the journal, since a pipe may break.
 _RUN = r"""
@@ -43,7 +45,7 @@ since=$(date +%s)
 systemctl reset-failed rigup-apt.service 2>/dev/null || true
 systemd-run --quiet --wait --collect --unit=rigup-apt --description="rigup: $1" \
   @ENVIRONMENT@ --setenv=LC_ALL=C.UTF-8 -- "$@" >/dev/null 2>&1 && exit 0
-journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 60 >&2
+journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 200 >&2
 exit 1
 """.replace("@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items()))
 _ALLOW = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
@@ -120,36 +122,26 @@ def _updates_left(host: Host) -> bool:
     return bool(remote.run(host, "find", "/var/lib/dpkg/updates", "-type", "f").stdout.strip())
 
 
-def run(host: Host, step: str, *words: str) -> None:
-    """Runs apt or dpkg, again if another process took the lock first. Raises HostFailed with the line of the error."""
+def run(host: Host, step: str, *words: str, about: str = "", hint: str = JOURNAL) -> None:
+    """Runs apt or dpkg, again if another process took the lock first. Raises HostFailed with the reason.
+
+    about: what the message names in place of the step. hint: for a failure of which no more is known.
+    """
     for _ in range(_TRIES):
         output = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
         if output.ok:
             return
-        why = reason(output.stderr)
-        if not _TAKEN.search(why):
+        if not (taken := _TAKEN.search(reason(output.stderr))):
             break
         wait_for_lock(host, step)
-    raise HostFailed(f"{host.name}: {step}: {why}", "on the host: journalctl -u rigup-apt")
+    raise failed(host, f"{host.name}: {about or step}", output.stderr, JOURNAL if taken else hint)
 
 
-def reason(text: str) -> str:
-    """The line of apt's or dpkg's output that names the error."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for wanted in (
-        r"E: (?!Sub-process|Some index files|Failed to fetch)",
-        r"E: Failed to fetch",
-        r"dpkg: error",
-        r"E: ",
-    ):
-        for line in lines:
-            if re.match(wanted, line):
-                return line.removeprefix("E: ")
-    return lines[-1] if lines else "exited without output"
+def update(host: Host, step: str, source: str | None = None, about: str = "", hint: str = JOURNAL) -> None:
+    """Fetches package lists: of every source, tolerating failures, or of one file, which must succeed.
 
-
-def update(host: Host, step: str, source: str | None = None) -> None:
-    """Fetches package lists: of every source, tolerating failures, or of one file, which must succeed."""
+    about, hint: for an error of that fetch, as in `run`; what goes wrong before it has a message of its own.
+    """
     alone = (f"Dir::Etc::sourcelist={source}", "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0")
     strict = "APT::Update::Error-Mode=any"
     with turn(host):
@@ -158,7 +150,8 @@ def update(host: Host, step: str, source: str | None = None) -> None:
         if source is None:
             run(host, step, "sh", "-c", "apt-get -q update || true")
             return
-        run(host, step, "apt-get", "-q", *(word for option in (*alone, strict) for word in ("-o", option)), "update")
+        options = (word for option in (*alone, strict) for word in ("-o", option))
+        run(host, step, "apt-get", "-q", *options, "update", about=about, hint=hint)
         # apt now has a cache of that source alone; each of the commands to come would make one of all for itself.
         remote.run(host, "apt-cache", "gencaches")
 

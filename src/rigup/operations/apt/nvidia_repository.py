@@ -114,11 +114,7 @@ class SignedRepository:
 
     def refresh(self, host: Host, step: str) -> None:
         """Fetches the repository's package list. Raises HostFailed if that fails or its signature is wrong."""
-        try:
-            commands.update(host, step, self.source)
-        except HostFailed as error:
-            message = error.message.replace(f"{host.name}: {step}:", f"{host.name}: {self.repository.address}:", 1)
-            raise HostFailed(message, self._unreachable) from None
+        commands.update(host, step, self.source, about=self.repository.address, hint=self._unreachable)
 
     @property
     def _unreachable(self) -> str:

@@ -13,14 +13,12 @@ from rigup.errors import HostFailed
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import remote
+from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.systemd.driver_files import SOURCE
 
 STEP = "packages"
-LOCK_PATIENCE_SECONDS = 300
-TIMEOUT_SECONDS = 1800
 
 
 def debian_packages(packages: Iterable[str]) -> None:
@@ -30,8 +28,6 @@ def debian_packages(packages: Iterable[str]) -> None:
     installed_packages(
         name=f"Debian packages {', '.join(missing)}" if missing else "Debian packages",
         packages=missing,
-        _timeout=TIMEOUT_SECONDS,
-        _env=commands.NEVER_ASK,
     )
 
 
@@ -69,28 +65,22 @@ def installed_packages(packages: list[str]) -> Generator[Any, None, None]:
     """
     if not packages:
         return
-    from pyinfra.operations import apt  # takes 25 ms, which a host without anything to install should not wait for
+    yield step(_install, packages)
 
+
+def _install(host: Host, packages: list[str]) -> None:
     with commands.turn(host):
-        yield step(_ready, packages)
-        yield from apt.packages._inner(
-            packages=packages,
-            no_recommends=True,
-            # apt itself waits if another process takes the lock after our check
-            extra_install_args=f"-o DPkg::Lock::Timeout={LOCK_PATIENCE_SECONDS}",
-        )
-
-
-def _ready(host: Host, packages: list[str]) -> None:
-    commands.wait_for_lock(host, STEP)
-    commands.mend(host, STEP)
-    try:
-        commands.run(host, STEP, "apt-get", "-q", "update")
-    except HostFailed:
-        # A source that fails, such as Proxmox's enterprise one without a subscription, matters for its packages only.
-        if set(packages) - commands.versions(host, packages).keys():
-            raise
-    require_room(host, STEP, ("--no-install-recommends", "install", *packages))
+        commands.wait_for_lock(host, STEP)
+        commands.mend(host, STEP)
+        try:
+            commands.run(host, STEP, "apt-get", "-q", "update")
+        except HostFailed:
+            # A source that fails, such as Proxmox's enterprise one without a subscription, matters for its packages
+            # only.
+            if set(packages) - commands.versions(host, packages).keys():
+                raise
+        report(Progress(host.name, STEP, text=f"installing {', '.join(packages)}"))
+        commands.install(host, STEP, packages)
 
 
 @operation()

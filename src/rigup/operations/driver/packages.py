@@ -15,6 +15,7 @@ from rigup.facts.bounds import MOST_LINE, line
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
+from rigup.operations.apt.failures import not_built
 from rigup.operations.apt.nvidia_repository import driver_source
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
@@ -178,7 +179,5 @@ def _build_module(host: Host, driver: DriverPlan, kernel: str) -> None:
         install = ("dkms", "install", f"nvidia/{driver.version}", "-k", kernel, "--force")
         built = remote.run(host, *install, timeout=DKMS_SECONDS)
     if not built.ok or not there():
-        raise HostFailed(
-            f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {built.last_line}",
-            "on the host: dkms status, and /var/lib/dkms/nvidia/*/build/make.log",
-        )
+        what = f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {built.last_line}"
+        raise not_built(host, what, kernel, "on the host: dkms status")

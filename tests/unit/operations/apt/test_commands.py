@@ -134,20 +134,43 @@ def test_nothing_asks_and_nothing_restarts_services_behind_rigup() -> None:
     assert "--setenv=DEBIAN_FRONTEND=noninteractive --setenv=NEEDRESTART_SUSPEND=1" in line
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("Reading...\nE: Unable to locate package x\nE: Sub-process failed", "Unable to locate package x"),
-        ("E: Failed to fetch http://m/InRelease  Connection refused\nE: Some index files failed to download.",
-         "Failed to fetch http://m/InRelease  Connection refused"),
-        ("dpkg: error processing package x (--configure):\nE: Sub-process /usr/bin/dpkg returned an error code (1)",
-         "dpkg: error processing package x (--configure):"),
-        ("something odd", "something odd"),
-        ("", "exited without output"),
-    ],
-)  # fmt: skip
-def test_the_line_that_says_why(text: str, reason: str) -> None:
-    assert commands.reason(text) == reason
+class Unfinished(Contended):
+    """Stands for a host with a package that dpkg cannot finish: `said` is what that prints."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(0)
+        self.said = said
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        self.commands.append(command.get_raw_value())
+        line = self.commands[-1]
+        if "systemd-run" in line:
+            return "--configure" not in line, SimpleNamespace(stdout="", stderr=self.said)
+        return True, SimpleNamespace(stdout="a package" if line.startswith("dpkg --audit") else "", stderr="")
+
+
+def test_a_package_that_cannot_be_finished_is_no_fault_of_a_repository() -> None:
+    host: Any = Unfinished("Setting up x (1) ...\nx: no such device\ndpkg: error processing package x (--configure):\n")
+    with pytest.raises(HostFailed) as caught:
+        commands.update(host, "driver", "/etc/apt/sources.list.d/a.sources", about="http://a/", hint="set a mirror")
+    assert caught.value.message == "box: driver: dpkg cannot finish x: x: no such device"
+    assert caught.value.hint == commands.JOURNAL
+
+
+class Fetching(Contended):
+    """Stands for a host whose apt-get update fails for want of the network."""
+
+    def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
+        fetches = "systemd-run" in command.get_raw_value()
+        return not fetches, SimpleNamespace(stdout="", stderr="E: Failed to fetch http://a/InRelease  refused\n")
+
+
+def test_a_list_that_cannot_be_fetched_names_its_repository() -> None:
+    host: Any = Fetching(0)
+    with pytest.raises(HostFailed) as caught:
+        commands.update(host, "driver", "/etc/apt/sources.list.d/a.sources", about="http://a/", hint="set a mirror")
+    assert caught.value.message == "box: http://a/: Failed to fetch http://a/InRelease  refused"
+    assert caught.value.hint == "set a mirror"
 
 
 def test_versions_are_listed_once_newest_first() -> None:

@@ -79,6 +79,7 @@ class Probe:
     that bring new kernels. os_like: the ids of the systems that this one follows, separated by spaces. virtualisation:
     as systemd-detect-virt says ("kvm", "lxc", "wsl"); "none" on hardware.
     secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
+    unfinished: packages that dpkg has unpacked or configured by halves.
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
     built_for: by build, its CUDA version and GPUs; only builds with CUDA. built_by: by build, the host that made it.
     weights: folders of complete checkpoints. incoming: by folder, bytes of a checkpoint that is being downloaded.
@@ -109,6 +110,7 @@ class Probe:
     numa_nodes: tuple[NumaNode, ...] = ()
     listeners: tuple[Listener, ...] = ()
     held: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
     unattended_upgrades: UnattendedUpgrades = UnattendedUpgrades()
     nvidia: Nvidia = field(default_factory=Nvidia)
     pci_gpus: tuple[PciGpu, ...] = ()

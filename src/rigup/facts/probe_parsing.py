@@ -27,6 +27,7 @@ _LISTS = {
     "kernel_installed": "kernels",
     "kernel_package": "kernel_packages",
     "headers": "headers",
+    "unfinished": "unfinished",
     "stopped": "stopped",
 }
 _UNIT_FIELDS = {
@@ -50,6 +51,7 @@ _MOST_OF |= {
     "kernel_installed": 1000,
     "headers": 1000,
     "kernel_package": 1000,
+    "unfinished": 10_000,
     "nvidia_device": 1000,
     "port": 20_000,
 }

@@ -62,6 +62,7 @@ else
 fi
 within 20 dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Maintainer}\n' | sed -nE \
 -e 'h;s/^.i[^|]*\|(linux-image-[a-z][^|]*|proxmox-(default-kernel|kernel-[0-9]+\.[0-9]+))\|.*/kernel_package \1/p;g' \
+-e 'h;s/^.[^inc][^|]*\|([^|]*)\|.*/unfinished \1/p;g' \
 -e '/^h|^[^|]*\|[^|]*nvidia|^[^|]*\|(cuda|libcuda|libcublas|nvlsm|lambda-stack|unattended-upgrades)/s/^/package /p'
 [ -e /usr/bin/nvidia-uninstall ] && echo "installer yes"
 [ -r /etc/dgx-release ] && (. /etc/dgx-release && echo "image DGX OS ${DGX_OTA_VERSION:-$DGX_SWBUILD_VERSION}")

@@ -96,6 +96,11 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
         yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
     if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
         yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when convenient")
+    if probe.unfinished:
+        unfinished = f"dpkg has not finished {list_text(probe.unfinished, MOST_NAMED)}"
+        yield Drift(
+            "packages", unfinished, hint="apply finishes them before it uses apt; on the host: dpkg --configure -a"
+        )
     driver = managed_driver(plan, probe)
     differing = driver_differences(probe.nvidia, driver)
     if len(differing) > 1:

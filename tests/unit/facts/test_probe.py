@@ -50,6 +50,8 @@ secure_boot 1
 package ii |nvidia-open|580.95.05-1|NVIDIA <cudatools@nvidia.com>
 package hi |nvidia-fabricmanager|580.95.05-1|NVIDIA <cudatools@nvidia.com>
 package iF |nvidia-kernel-open-dkms|580.95.05-1|NVIDIA <cudatools@nvidia.com>
+unfinished nvidia-kernel-open-dkms
+unfinished linux-image-6.1.0-99-amd64
 package rc |cuda-keyring|1.1-1|NVIDIA <cudatools@nvidia.com>
 package ii |unattended-upgrades|2.9.1|NVIDIA <cudatools@nvidia.com>
 package hi |linux-image-amd64|6.1.1|NVIDIA <cudatools@nvidia.com>
@@ -176,6 +178,7 @@ def test_kernels_packages_and_what_apt_may_do() -> None:
     assert probe.unattended_upgrades == UnattendedUpgrades(True, True, ("nvidia-.*", "cuda-.*"))
     assert probe.nvidia.packages == {"nvidia-open": "580.95.05-1", "nvidia-fabricmanager": "580.95.05-1"}
     assert probe.nvidia.unconfigured == {"nvidia-kernel-open-dkms": "580.95.05-1"}
+    assert probe.unfinished == ("nvidia-kernel-open-dkms", "linux-image-6.1.0-99-amd64")
     assert probe.nvidia.fabric_manager.version == "580.95.05-1"
 
 
@@ -417,7 +420,8 @@ def test_how_much_of_a_card_the_bus_shows_and_which_nodes_are_there() -> None:
         ("ii |linux-image-6.8.0-45-generic|6.8", ""),
         ("ii |proxmox-kernel-6.14.11-4-pve|6.14", ""),
         ("rc |linux-image-amd64|6.1", ""),
-        ("iU |nvidia-open|580|cudatools", "package iU |nvidia-open|580|cudatools"),
+        ("iU |nvidia-open|580|cudatools", "unfinished nvidia-open\npackage iU |nvidia-open|580|cudatools"),
+        ("iHR|zfs-dkms|2.3|zfs", "unfinished zfs-dkms"),
         ("ii |libnccl2|2.29|NVIDIA <nccl@nvidia.com>", ""),
     ],
 )

@@ -71,6 +71,13 @@ def test_nothing_where_nothing_differs(probe: Probe, plan: Plan) -> None:
     assert drift(probe, plan) == ()
 
 
+def test_packages_that_dpkg_has_not_finished_are_told_whatever_they_are(probe: Probe, plan: Plan) -> None:
+    (found,) = drift(replace(probe, unfinished=("linux-image-6.1.0-41-amd64", "zfs-dkms")), plan)
+    assert found.what == "packages"
+    assert found.message.endswith(" linux-image-6.1.0-41-amd64, zfs-dkms")
+    assert found.hint.endswith("dpkg --configure -a")
+
+
 def test_the_machine(probe: Probe, plan: Plan) -> None:
     lost = replace(probe, gpus=probe.gpus[:1])
     name = plan.rig.gpus[0].name

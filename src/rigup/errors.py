@@ -2,7 +2,8 @@
 
 RigupError              something is wrong; `message` says what, `hint` says what to do
 ├── InputError          (2) what the user wrote cannot be used; the message starts with the path to the value
-├── Unreachable         (2) a host could not be reached
+├── Unreachable         (2) a server could not be reached: a hub, an index, a service
+│   └── HostUnreachable (2) a host of the fleet could not be reached
 ├── MissingTool         (2) the controlling machine lacks something
 ├── Refused             (1) the request is valid but denied: a plan that does not fit, a host in use by another apply
 └── HostFailed          (1) a step on a host failed
@@ -35,9 +36,13 @@ class InputError(RigupError):
 
 
 class Unreachable(RigupError):
-    """Raised when a host cannot be reached: it does not resolve, refuses SSH, rejects the key or sudo."""
+    """Raised when a server cannot be reached: it does not resolve, refuses connections, or answers with an error."""
 
     exit_code = 2
+
+
+class HostUnreachable(Unreachable):
+    """Raised when a host of the fleet cannot be reached: it does not resolve, refuses SSH, rejects the key or sudo."""
 
 
 class MissingTool(RigupError):

@@ -10,7 +10,7 @@ from rigup.cli.output.lines import Lines, lines, print_json
 from rigup.cli.output.typed_words import add_number
 from rigup.cli.sessions import session as hosts
 from rigup.connection.connections import Connections
-from rigup.errors import Unreachable
+from rigup.errors import HostUnreachable
 from rigup.facts.apply_records import parse
 from rigup.operations.primitives import remote
 from rigup.run.audit_log import kept_here
@@ -64,7 +64,7 @@ def _of_host(args: argparse.Namespace) -> list[dict[str, Any]]:
         return parse(remote.run(host, "cat", layout.APPLY_RECORDS).stdout)
     except remote.CONNECTION_ERRORS as error:
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
-        raise Unreachable(
+        raise HostUnreachable(
             f"{project.hosts[0].name}: connection lost ({what})",
             "run the command again, or add --here to read this machine's records",
         ) from None

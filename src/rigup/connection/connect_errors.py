@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from rigup.connection import host_keys
-from rigup.errors import Unreachable
+from rigup.errors import HostUnreachable
 
 _NAME_THE_KEY = "set the key: IdentityFile in ssh_config, or ssh_key"
 _KEY_MUST_BE = "ssh_key must name a private key"
@@ -47,9 +47,9 @@ _REASONS = (
 )
 
 
-def connect_error(name: str, text: str) -> Unreachable:
+def connect_error(name: str, text: str) -> HostUnreachable:
     """The error to show for host `name`, from the libraries' text; unknown texts are shown unchanged."""
     for pattern, message, hint in _REASONS:
         if found := re.search(pattern, text):
-            return Unreachable(f"{name}: {message.format(*found.groups())}", hint.format(*found.groups()))
-    return Unreachable(f"{name}: cannot connect ({text})", f"try the same with: ssh -v {name}")
+            return HostUnreachable(f"{name}: {message.format(*found.groups())}", hint.format(*found.groups()))
+    return HostUnreachable(f"{name}: cannot connect ({text})", f"try the same with: ssh -v {name}")

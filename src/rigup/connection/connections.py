@@ -61,7 +61,7 @@ class Connections:
     def handshake(self, host: Host) -> Handshake:
         """What the greeting brings back: of the one that was begun, else of one that is said now.
 
-        Raises Unreachable, or one of CONNECTION_ERRORS if the connection is lost meanwhile.
+        Raises HostUnreachable, or one of CONNECTION_ERRORS if the connection is lost meanwhile.
         """
         begun = self._begun.pop(host.name, None)
         outcome: Handshake | Exception = begun.get() if begun is not None else self._outcome(host)

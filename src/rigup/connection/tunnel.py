@@ -18,7 +18,7 @@ from paramiko import ChannelException, SSHException
 from pyinfra.api.command import QuoteString, StringCommand
 
 from rigup.connection.login_shell import MARK
-from rigup.errors import HostFailed, RigupError, Unreachable
+from rigup.errors import HostFailed, HostUnreachable, RigupError
 from rigup.host import Host, uses_sudo
 from rigup.operations.primitives import remote
 from rigup.programs import program_file
@@ -99,7 +99,7 @@ class OpenTunnel:
             if said != OURS and self._is_ours_again():
                 channel.close()
                 channel, said = self._connected()
-        except (HostFailed, Unreachable):
+        except (HostFailed, HostUnreachable):
             own.close()
             return
         if said == OURS:
@@ -118,7 +118,7 @@ def tunnel(host: Host, address: str, unit: str, where: str) -> Iterator[OpenTunn
     """The way from here to an endpoint there, "http://127.0.0.1:8000" as the host itself would say it.
 
     unit: to which it must belong. where: in front of messages. Raises HostFailed where the host's SSH server forwards
-    nothing, or something was not let through; Unreachable where nothing listens there.
+    nothing, or something was not let through; HostUnreachable where nothing listens there.
     """
     with OpenTunnel(host, address, unit, where) as door:
         try:
@@ -191,7 +191,7 @@ def _channel(host: Host, there: tuple[str, int]) -> Any:
                 f"{host.name}: its SSH server does not forward connections",
                 'set "AllowTcpForwarding local" in its sshd_config',
             ) from None
-        raise Unreachable(
+        raise HostUnreachable(
             f"{host.name}: nothing listens on port {there[1]}", "check the service: rigup status"
         ) from None
     except (SSHException, EOFError, OSError):

@@ -15,7 +15,7 @@ from rigup.connection import pyinfra_internals
 from rigup.connection.connections import Connections
 from rigup.connection.handshake import Handshake
 from rigup.connection.lease import Lease
-from rigup.errors import HostFailed, RigupError, Unreachable
+from rigup.errors import HostFailed, HostUnreachable, RigupError
 from rigup.facts.bounds import Unreadable
 from rigup.host import Host
 from rigup.operations.builds import builders_at_work
@@ -83,7 +83,7 @@ class RunContext:
                 work(host)
         except jobs.Cancelled as error:
             result.fail("cancelled", error)
-        except Unreachable as error:
+        except HostUnreachable as error:
             result.fail("unreachable", error)
         except RigupError as error:
             result.fail("failed", error)

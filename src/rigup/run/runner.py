@@ -16,7 +16,7 @@ from rigup.connection import pyinfra_internals
 from rigup.connection.connections import Connections
 from rigup.connection.fact_cache import FactReader, read_only
 from rigup.connection.lease import NOBODYS, OURS, Lease, myself
-from rigup.errors import HostFailed, InputError, Refused, Unreachable
+from rigup.errors import HostFailed, HostUnreachable, InputError, Refused
 from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
 from rigup.operations.driver import reboots
@@ -253,7 +253,7 @@ class Run:
             return lease.claim()
         except remote.CONNECTION_ERRORS:
             if not remote.reconnect(host):
-                raise Unreachable(f"{host.name}: no longer reachable", "check that it is running") from None
+                raise HostUnreachable(f"{host.name}: no longer reachable", "check that it is running") from None
             return lease.claim()
 
     def _execute(self, host: Host) -> None:

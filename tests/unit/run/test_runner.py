@@ -11,7 +11,7 @@ from pyinfra.api import FactBase, deploy, operation
 from pyinfra.operations import files
 
 from rigup.connection import fact_cache
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, Unreachable
 from rigup.operations.primitives.steps import step
 from rigup.run import runner
 from rigup.run.result import exit_code
@@ -60,6 +60,20 @@ def broken(root: Path) -> None:
     files.directory(name="folder z", path=str(root / "z"))
 
 
+@operation()
+def downloads() -> Any:
+    yield step(_download)
+
+
+def _download(_: Any) -> None:
+    raise Unreachable("source.tar.gz: connection refused", "check that this machine is online")
+
+
+@deploy("engine")
+def downloading(root: Path) -> None:
+    downloads(name="a step that downloads on this machine")
+
+
 def compared(run: Run, lease: bool = False) -> dict[str, list[str]]:
     """What a run would change, by host. lease: of what is to be changed, as apply takes it."""
     run.connect(take_lease=False)
@@ -69,6 +83,16 @@ def compared(run: Run, lease: bool = False) -> dict[str, list[str]]:
 
 def steps(run: Run) -> dict[str, list[str]]:
     return {name: [change.step for change in result.changes] for name, result in run.results.items()}
+
+
+def test_what_this_machine_cannot_download_leaves_the_host_reachable(local_run: Make) -> None:
+    with local_run({"box": downloading}) as run:
+        compared(run)
+        run.execute()
+        result = run.results["box"]
+        assert result.state == "failed"
+        assert result.errors[0].message.startswith("source.tar.gz: ")
+        assert exit_code([result]) == 1
 
 
 def test_hosts_with_different_roles_are_never_mixed_up(local_run: Make, tmp_path: Path) -> None:

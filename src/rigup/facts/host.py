@@ -76,8 +76,9 @@ class Probe:
 
     clock: its time in seconds since 1970. host_memory: channels, kind and speed ("8x DDR5-4800"), "" if the firmware
     does not tell. kernels, headers: releases of installed kernels and of installed headers. kernel_packages: packages
-    that bring new kernels. os_like: the ids of the systems that this one follows, separated by spaces. virtualisation:
-    as systemd-detect-virt says ("kvm", "lxc", "wsl"); "none" on hardware.
+    that bring new kernels. kernel_modules: by release of a kernel, the version of NVIDIA's module that it would load;
+    read only where a driver runs. os_like: the ids of the systems that this one follows, separated by spaces.
+    virtualisation: as systemd-detect-virt says ("kvm", "lxc", "wsl"); "none" on hardware.
     secure_boot: "on", "off", or "none" if the firmware does not support it. held: packages on hold.
     unfinished: packages that dpkg has unpacked or configured by halves.
     pci_gpus: GPUs on the bus, with or without a driver. gpus: as NVML reports them, or else the kernel module.
@@ -96,6 +97,7 @@ class Probe:
     kernel: str = ""
     kernels: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    kernel_modules: dict[str, str] = field(default_factory=dict)
     kernel_packages: tuple[str, ...] = ()
     hostname: str = ""
     boot_id: str = ""

@@ -50,6 +50,7 @@ _MOST_OF |= {
     "card": 1000,
     "kernel_installed": 1000,
     "headers": 1000,
+    "kernel_module": 1000,
     "kernel_package": 1000,
     "unfinished": 10_000,
     "nvidia_device": 1000,
@@ -223,6 +224,11 @@ def _restarts(text: str) -> int:
         return 0
 
 
+def _kernel_module(found: _Found, rest: str) -> None:
+    release, version = rest.split()
+    found.values.setdefault("kernel_modules", {})[release] = version
+
+
 def _package(found: _Found, rest: str) -> None:
     """Reads dpkg's three state letters (wanted, actual, error), the name, the version and who built it."""
     state, name, version, maintainer = rest.split("|", 3)
@@ -270,6 +276,7 @@ _READERS: dict[str, Callable[[_Found, str], None]] = {
     "built_by": _built_by,
     "service": _service,
     "systemd": _systemd,
+    "kernel_module": _kernel_module,
     "package": _package,
     "apt": _apt,
 }

@@ -51,7 +51,14 @@ within 10 ss -Hltnp | while read -r state received sent local peer users; do
   done 2>/dev/null < "/proc/$pid/cgroup"
   echo "port ${local##*:} ${local%:*} $unit|$program"
 done
-for image in /boot/vmlinuz-*; do [ -e "$image" ] && echo "kernel_installed ${image#/boot/vmlinuz-}"; done
+for image in /boot/vmlinuz-*; do
+  [ -e "$image" ] || continue
+  release=${image#/boot/vmlinuz-}; echo "kernel_installed $release"
+  [ -r /proc/driver/nvidia/version ] || continue
+  module=$(within 5 modinfo -k "$release" -F version nvidia) ||
+  module=$(within 5 modinfo -F version "$(within 5 find "/lib/modules/$release" -name 'nvidia.ko*' | head -n 1)")
+  [ -n "$module" ] && echo "kernel_module $release $module"
+done
 for modules in /lib/modules/*; do [ -e "$modules/build/Makefile" ] && echo "headers ${modules##*/}"; done
 if [ -d /sys/firmware/efi ]; then
   for variable in /sys/firmware/efi/efivars/SecureBoot-*; do

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rigup.catalogue.driver_versions import nvidia_versions
 from rigup.facts.probe import Probe
 from rigup.operations.apt.commands import upstream
+from rigup.operations.driver.state import MODULE_BY_HAND, booting_kernel, next_boot_problem
 from rigup.plan import DriverPlan, Finding, Plan
 from rigup.planner.assembly import toolkit_of
 from rigup.planner.driver import repository_refusals
@@ -69,7 +70,10 @@ def _unfit(needing: list[Plan], probe: Probe) -> Iterator[Finding]:
             hint=f"{way}; or install one yourself",
         )
     elif nvidia.mismatched:
-        yield mismatch_finding(probe, f"reboot the host; or {way}")
+        lost = next_boot_problem(probe)
+        by_hand = MODULE_BY_HAND.format(kernel=booting_kernel(probe))
+        reboot = f"do not reboot yet, {lost}: {by_hand}" if lost else "reboot the host"
+        yield mismatch_finding(probe, f"{reboot}; or {way}")
     else:
         for problem in dict.fromkeys(filter(None, (too_old(plan, probe) for plan in needing))):
             yield Finding(rule="host-driver", message=problem, hint=f"{way}; {_BACK}")

@@ -13,6 +13,7 @@ from typing import Any
 from rigup import layout
 from rigup.facts.host import RUNNING
 from rigup.facts.probe import Listener, Probe, ProbedGpu
+from rigup.operations.driver.state import next_boot_problem
 from rigup.operations.service.gpu_binding import VISIBLE, bind
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.rig import GPU_MEMORY_TOLERANCE, described, mig_finding
@@ -137,7 +138,7 @@ def _driver_findings(probe: Probe) -> Iterator[Finding]:
             rule="host-driver", message="no NVIDIA driver is loaded", hint="run rigup apply, or reboot the host"
         )
     elif nvidia.mismatched:
-        yield mismatch_finding(probe, "run rigup apply, or reboot the host")
+        yield mismatch_finding(probe, "run rigup apply" + ("" if next_boot_problem(probe) else ", or reboot the host"))
 
 
 def mismatch_finding(probe: Probe, hint: str) -> Finding:

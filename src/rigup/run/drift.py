@@ -12,7 +12,7 @@ from typing import Any, Literal
 from rigup import layout
 from rigup.facts.manifest import checkpoints_of
 from rigup.facts.probe import Nvidia, Probe
-from rigup.operations.driver.state import booting_kernel, unpinned_packages
+from rigup.operations.driver.state import MODULE_BY_HAND, booting_kernel, next_boot_problem, unpinned_packages
 from rigup.plan import DriverPlan, Plan
 from rigup.preflight.driver import managed_driver
 from rigup.preflight.rig import differences
@@ -95,7 +95,7 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
     for finding in differences(plan.rig, probe):
         yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
     if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
-        yield Drift("kernel", f"runs {probe.kernel}, the next boot starts {booting}", hint="reboot when convenient")
+        yield _other_kernel(probe, booting, managed_driver(plan, probe))
     if probe.unfinished:
         unfinished = f"dpkg has not finished {list_text(probe.unfinished, MOST_NAMED)}"
         yield Drift(
@@ -112,6 +112,20 @@ def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
     if other:
         found = [f"GPU {index} has {'none' if w is None else f'{w:g} W'}" for index, w in other.items()]
         yield Drift("power", f"{list_text(found, MOST_NAMED)}; declared: {limit} W")
+
+
+def _other_kernel(probe: Probe, booting: str, driver: DriverPlan | None) -> Drift:
+    """That the next boot starts another kernel, and whether the GPUs work there."""
+    problem = next_boot_problem(probe)
+    hint = "reboot when convenient"
+    if problem and driver:
+        hint = "do not reboot yet: run rigup apply"
+    elif problem:
+        hint = f"do not reboot yet: {MODULE_BY_HAND.format(kernel=booting)}"
+    elif driver and not probe.nvidia.loaded:
+        hint = "run rigup apply: it installs the driver for that kernel"
+    message = f"runs {probe.kernel}, the next boot starts {booting}"
+    return Drift("kernel", f"{message}; {problem}" if problem else message, hint=hint)
 
 
 def _service(probe: Probe, plan: Plan, wanted: dict[str, Any], builders: tuple[str, ...]) -> Iterator[Drift]:

@@ -45,6 +45,7 @@ port 9000 * |python3
 kernel_installed 6.1.0-9-amd64
 kernel_installed 6.1.0-40-amd64
 kernel_package linux-image-amd64
+kernel_module 6.1.0-9-amd64 580.95.05
 headers 6.1.0-9-amd64
 secure_boot 1
 package ii |nvidia-open|580.95.05-1|NVIDIA <cudatools@nvidia.com>
@@ -173,6 +174,7 @@ def test_kernels_packages_and_what_apt_may_do() -> None:
     probe = parse(LINES)
     assert probe.kernels == ("6.1.0-9-amd64", "6.1.0-40-amd64")
     assert probe.headers == ("6.1.0-9-amd64",)
+    assert probe.kernel_modules == {"6.1.0-9-amd64": "580.95.05"}
     assert probe.secure_boot == "on"
     assert probe.held == ("linux-image-amd64", "nvidia-fabricmanager")
     assert probe.unattended_upgrades == UnattendedUpgrades(True, True, ("nvidia-.*", "cuda-.*"))

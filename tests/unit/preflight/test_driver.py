@@ -95,6 +95,13 @@ def test_one_that_does_not_match_its_library_is_one_line() -> None:
     assert finding.hint == f"reboot the host; or {LOCK}"
 
 
+def test_no_reboot_is_advised_into_a_kernel_without_the_driver() -> None:
+    kernels = {"kernel": "6.1.0-40-amd64", "kernels": ("6.1.0-40-amd64", "6.1.0-41-amd64")}
+    (finding,) = found(replace(having("580.95.05", "", "580.178.04"), **kernels), planned())
+    assert finding.hint.startswith("do not reboot yet, kernel 6.1.0-41-amd64 has ")
+    assert finding.hint.endswith(f"; or {LOCK}")
+
+
 def test_a_rig_that_came_with_its_driver_is_sent_to_its_maker() -> None:
     (finding,) = found(having("570.133.20", "12.8"), planned("GB10"))
     assert finding.hint == f"update it with its maker's tools; {BACK}"

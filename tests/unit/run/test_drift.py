@@ -71,6 +71,37 @@ def test_nothing_where_nothing_differs(probe: Probe, plan: Plan) -> None:
     assert drift(probe, plan) == ()
 
 
+NEXT = "6.1.0-41-amd64"
+
+
+@pytest.mark.parametrize(
+    ("modules", "more", "waits"),
+    [
+        ({NEXT: DRIVER}, "", False),
+        ({}, f"; kernel {NEXT} has no NVIDIA module", True),
+        ({NEXT: "590.48.01"}, f"; kernel {NEXT} has NVIDIA's module 590.48.01, not {DRIVER}", True),
+    ],
+)
+def test_a_reboot_into_another_kernel_is_advised_only_where_it_has_the_driver(
+    probe: Probe, plan: Plan, modules: dict[str, str], more: str, waits: bool
+) -> None:
+    newer = replace(probe, kernels=(*probe.kernels, NEXT), kernel_modules=modules)
+    (found,) = drift(newer, plan)
+    assert (found.what, found.message) == ("kernel", f"runs 6.1.0-40-amd64, the next boot starts {NEXT}{more}")
+    assert found.hint == ("do not reboot yet: run rigup apply" if waits else "reboot when convenient")
+
+
+def test_a_kept_driver_without_a_module_for_the_next_kernel_is_mended_by_hand(probe: Probe, plan: Plan) -> None:
+    (found,) = drift(replace(probe, kernels=(*probe.kernels, NEXT)), plan.model_copy(update={"driver": None}))
+    assert found.hint.startswith("do not reboot") and f"dkms autoinstall -k {NEXT}" in found.hint
+
+
+def test_a_host_whose_driver_does_not_run_yet_is_applied_to_first(probe: Probe, plan: Plan) -> None:
+    idle = replace(probe, kernels=(*probe.kernels, NEXT), nvidia=replace(probe.nvidia, loaded="", installed=""))
+    hints = {found.what: found.hint for found in drift(idle, plan)}
+    assert hints["kernel"].startswith("run rigup apply")
+
+
 def test_packages_that_dpkg_has_not_finished_are_told_whatever_they_are(probe: Probe, plan: Plan) -> None:
     (found,) = drift(replace(probe, unfinished=("linux-image-6.1.0-41-amd64", "zfs-dkms")), plan)
     assert found.what == "packages"
@@ -82,8 +113,6 @@ def test_the_machine(probe: Probe, plan: Plan) -> None:
     lost = replace(probe, gpus=probe.gpus[:1])
     name = plan.rig.gpus[0].name
     assert one(lost, plan) == ("gpus", "", f"declared: 2x {name}; found: 1x {name}")
-    newer = replace(probe, kernels=(*probe.kernels, "6.1.0-41-amd64"))
-    assert one(newer, plan) == ("kernel", "", "runs 6.1.0-40-amd64, the next boot starts 6.1.0-41-amd64")
     turned_up = (probe.gpus[0], replace(probe.gpus[1], power=PowerLimits(limit_w=350)))
     assert one(replace(probe, gpus=turned_up), plan) == ("power", "", "GPU 1 has 350 W; declared: 300 W")
 

@@ -24,7 +24,7 @@ _DPKG = re.compile(r"dpkg: error processing (?:package|archive) (\S+)")
 _FOLLOWS = re.compile(r"\s+dependency problems")
 _SCRIPT = re.compile(r"\s+.*\bscript\b.* returned error")
 _BEGINS = re.compile(r"(?:Setting up|Unpacking|Preparing to unpack|Processing triggers for|Removing) ")
-_FULL = re.compile(r"No space left on device")
+_FULL = re.compile(remote.FULL)
 # What a package's scripts print when something went wrong, the most telling first.
 _CAUSES = (
     _FULL,

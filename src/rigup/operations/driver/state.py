@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 
 from rigup.catalogue.drivers import driver_facts
@@ -15,11 +15,22 @@ from rigup.plan import Build, DriverPackages, DriverPlan
 _DRIVER_VERSION = re.compile(r"\d{3}\.\d+(\.\d+)?")
 # Ubuntu's modules for one of its kernels have the kernel's version, and the driver's branch in their name.
 PREBUILT_MODULES = ("linux-modules-nvidia-", "linux-objects-nvidia-", "linux-signatures-nvidia-")
+MODULE_BY_HAND = "install the headers of kernel {kernel}, then on the host: dkms autoinstall -k {kernel}"
+"""How somebody whose driver rigup does not manage gets its module for another kernel."""
 
 
 def booting_kernel(probe: Probe) -> str:
     """The release of the kernel that the next boot starts: the newest installed one."""
     return probe.kernels[-1] if probe.kernels else probe.kernel
+
+
+def next_boot_problem(probe: Probe) -> str:
+    """Why the GPUs that work now would not after a reboot; "" if they would."""
+    kernel, library = booting_kernel(probe), probe.nvidia.installed
+    module = probe.kernel_modules.get(kernel, "")
+    if kernel not in probe.kernels or not probe.nvidia.loaded or module == library:
+        return ""
+    return f"kernel {kernel} has " + (f"NVIDIA's module {module}, not {library}" if module else "no NVIDIA module")
 
 
 def unpinned_packages(probe: Probe, driver: DriverPlan) -> dict[str, str]:
@@ -47,26 +58,38 @@ def _others(packages: Mapping[str, str], of_distribution: tuple[str, ...], drive
 
 
 def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: str) -> str:
-    """Text of the problem with the installed driver; "" if it is as planned.
+    """Text of all problems with the installed driver; "" if it is as planned.
 
     module: the version of NVIDIA's module for the kernel that boots next; "" without one.
     """
+    return "; ".join(_package_problems(probe, driver, packages, module))
+
+
+def _package_problems(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: str) -> Iterator[str]:
     there = probe.nvidia.packages
     main = packages.at_version[0]
     if probe.nvidia.unconfigured:
-        return f"dpkg was interrupted: {', '.join(sorted(probe.nvidia.unconfigured))}"
-    if others := unpinned_packages(probe, driver):
-        return _another(probe, others.get(main) or _most_telling(others, probe), driver)
-    if main not in there:
-        return "not installed" if not probe.nvidia.installed else f"{probe.nvidia.installed} is not from {main}"
-    if missing := [name for name in (packages.pin, *packages.at_version, *packages.beside) if name not in there]:
-        return f"{', '.join(missing)} missing"
+        yield f"dpkg was interrupted: {', '.join(sorted(probe.nvidia.unconfigured))}"
+    others = unpinned_packages(probe, driver)
+    if others and main in there and main not in others:
+        moved = [f"{name} {version}" for name, version in others.items()]
+        yield f"{', '.join(moved)} installed, not {driver.version}"
+    elif others:
+        yield _another(probe, others.get(main) or _most_telling(others, probe), driver)
+    elif main not in there and not probe.nvidia.unconfigured:
+        yield "not installed" if not probe.nvidia.installed else f"{probe.nvidia.installed} is not from {main}"
+        return  # so nothing else can be there
+    elif missing := [
+        name
+        for name in (packages.pin, *packages.at_version, *packages.beside)
+        if name not in there and name not in probe.nvidia.unconfigured
+    ]:
+        yield f"{', '.join(missing)} missing"
     if packages.kernel not in probe.headers:
-        return f"headers of the next kernel {packages.kernel} are missing"
-    if module != driver.version:
+        yield f"headers of the next kernel {packages.kernel} are missing"
+    elif module != driver.version and not others:
         state = f"is {module}" if module else "is missing"
-        return f"kernel module for the next kernel {packages.kernel} {state}"
-    return ""
+        yield f"kernel module for the next kernel {packages.kernel} {state}"
 
 
 def packages_move(probe: Probe, driver: DriverPlan, packages: DriverPackages) -> bool:

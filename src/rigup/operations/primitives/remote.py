@@ -26,7 +26,7 @@ CONNECTION_ERRORS = (OSError, EOFError, SSHException, gevent.Timeout)
 
 # A fixed umask, whatever umask a login shell has set.
 _STRICT = "set -eu; umask 022\n"
-_FULL = "No space left on device"
+FULL = "No space left on device"
 _LOOSE = "can be changed by others than root"
 # Fails unless root alone can change the entries of folder $1, and that path: every folder and link on the way belongs
 # to root (or the current user), and other users cannot write to it. A sticky folder may only be on the way.
@@ -141,7 +141,7 @@ def script(
         if output.last_line.endswith(_LOOSE):
             path = output.last_line.partition(":")[0]
             hint = f"on the host: namei -l {path}; then chown root:root and chmod go-w what others can change"
-        elif output.last_line.endswith(_FULL):
+        elif output.last_line.endswith(FULL):
             hint = "on the host: df -h and df -hi show which file system is full"
         raise HostFailed(": ".join(filter(None, (host.name, about, output.last_line))), hint)
     return output.stdout

@@ -9,11 +9,12 @@ import pytest
 
 from rigup.catalogue.driver_versions import nvidia_versions
 from rigup.operations.apt.failures import failed, reason
+from rigup.operations.primitives import remote
 
-FULL = """\
+FULL = f"""\
 Setting up linux-image-6.1.0-99-amd64 (6.1.99-1) ...
 update-initramfs: Generating /boot/initrd.img-6.1.0-99-amd64
-zstd: error 70 : Write error : cannot write block : No space left on device
+zstd: error 70 : Write error : cannot write block : {remote.FULL}
 E: mkinitramfs failure zstd -q -9 -T0 70
 update-initramfs: failed for /boot/initrd.img-6.1.0-99-amd64 with 1.
 run-parts: /etc/kernel/postinst.d/initramfs-tools exited with return code 1
@@ -23,7 +24,7 @@ Errors were encountered while processing:
  linux-image-6.1.0-99-amd64
 E: Sub-process /usr/bin/dpkg returned an error code (1)
 """
-NO_SPACE = "zstd: error 70 : Write error : cannot write block : No space left on device"
+NO_SPACE = f"zstd: error 70 : Write error : cannot write block : {remote.FULL}"
 DKMS = """\
 Setting up libfine (1) ...
 Setting up nvidia-kernel-open-dkms (580.95.05-1) ...

@@ -66,6 +66,15 @@ def test_a_host_as_planned_has_no_problem() -> None:
             "nvidia-persistenced missing",
         ),
         (having(unconfigured={"nvidia-open": "580.178.04-1"}), "dpkg was interrupted: nvidia-open"),
+        (
+            having(packages={**THERE, "nvidia-fabricmanager": "580.95.05-1"}),
+            "nvidia-fabricmanager 580.95.05 installed, not 580.178.04",
+        ),
+        (
+            replace(having(packages={**THERE, "nvidia-open": "590.48.01-1"}), headers=()),
+            "590.48.01 is installed (to keep it: rigup lock --upgrade driver=590.48.01); "
+            f"headers of the next kernel {KERNEL} are missing",
+        ),
         (replace(GOOD, headers=()), f"headers of the next kernel {KERNEL} are missing"),
     ],
 )
@@ -76,6 +85,13 @@ def test_what_the_packages_lack(probe: Probe, words: str) -> None:
 @pytest.mark.parametrize(("module", "state"), [("", "is missing"), ("550.54.14", "is 550.54.14")])
 def test_a_kernel_without_the_module_is_named(module: str, state: str) -> None:
     assert package_problem(GOOD, PLAN, PACKAGES, module) == f"kernel module for the next kernel {KERNEL} {state}"
+
+
+def test_every_problem_with_the_packages_is_told() -> None:
+    there = {name: version for name, version in THERE.items() if "pers" not in name}
+    probe = having(packages=there, unconfigured={"nvidia-settings": "580.178.04-1"})
+    first, second, third = package_problem(probe, PLAN, PACKAGES, module="").split("; ")
+    assert "nvidia-settings" in first and "nvidia-persistenced" in second and KERNEL in third
 
 
 DEBIAN = {"nvidia-modprobe": "570.133.07-1", "libnvidia-ml1": "550.163.01-2", "nvidia-smi": "550.163.01-2"}

@@ -60,6 +60,14 @@ class PairLink(HostOutput):
     unmeasured: Line = ""
 
 
+class LostGpu(HostOutput):
+    """A GPU that does not respond. bus: its address, "" if NVML does not tell it any more. error: NVML's."""
+
+    lost: GpuIndex
+    bus: Line = ""
+    error: Line = ""
+
+
 class Xid(HostOutput):
     """An error that the driver wrote to the kernel's log."""
 
@@ -79,11 +87,12 @@ class Links(HostOutput):
     gpus: tuple[GpuLink, ...] = ()
     pairs: tuple[PairLink, ...] = ()
     xids: tuple[Xid, ...] = ()
+    lost: tuple[LostGpu, ...] = ()
     error: str = ""
     done: bool = False
 
 
-_KINDS: dict[str, type[HostOutput]] = {"gpu": GpuLink, "pair": PairLink, "xid": Xid}
+_KINDS: dict[str, type[HostOutput]] = {"gpu": GpuLink, "pair": PairLink, "xid": Xid, "lost": LostGpu}
 """What a line is about, by the key that it has."""
 
 
@@ -101,5 +110,5 @@ def parse(lines: Iterable[str]) -> Links:
         else:
             rest = checked(_Rest, value, _OUTPUT)
             error, done = rest.error or error, rest.done or done
-    gpus, pairs, xids = (tuple(lines) for lines in found.values())
-    return Links(gpus=gpus, pairs=pairs, xids=xids, error=error, done=done or bool(error))
+    gpus, pairs, xids, lost = (tuple(lines) for lines in found.values())
+    return Links(gpus=gpus, pairs=pairs, xids=xids, lost=lost, error=error, done=done or bool(error))

@@ -6,6 +6,7 @@ nvml.h, clocks event reasons.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from rigup.facts.gpu_load import GpuLoad, HostLoad
 from rigup.facts.gpus import ProbedGpu
 from rigup.facts.links import GpuLink, Links, PairLink
 from rigup.facts.probe import Probe
+from rigup.preflight.rig import LOST, described
 from rigup.units import list_text
 
 # 10**9 bytes per second for each lane, after encoding
@@ -41,6 +43,7 @@ def link_findings(links: Links, probe: Probe) -> tuple[LinkFinding, ...]:
     cards = {gpu.index: gpu for gpu in probe.gpus}
     found = [
         *_unread(links),
+        *_lost(links, probe),
         *(one for link in links.gpus for one in _gpu(link, cards.get(link.gpu))),
         *_pairs(links, cards),
         *_on_the_way(links),
@@ -60,6 +63,29 @@ def _unread(links: Links) -> Iterator[LinkFinding]:
         yield LinkFinding(True, f"NVML does not answer: {links.error}", "on the host: nvidia-smi")
     elif not links.done:
         yield LinkFinding(True, "the check did not finish", "a call into the driver hangs: journalctl -k -b")
+
+
+def _lost(links: Links, probe: Probe) -> Iterator[LinkFinding]:
+    """The GPUs that do not respond, each with the driver's last error about it."""
+    known = {gpu.index: gpu for gpu in probe.gpus}
+    for gpu in links.lost:
+        card = known.get(gpu.lost)
+        bus = gpu.bus or (card.bus if card else "")
+        xids = [xid for xid in links.xids if bus and _same_bus(xid.bus, bus)]
+        last = f"; Xid {xids[-1].xid}" + (f": {xids[-1].text}" if xids[-1].text else "") if xids else ""
+        name = described(card) if card else f"GPU {gpu.lost}"
+        at = f" at {bus}" if bus else ""
+        yield LinkFinding(
+            True,
+            f"{name}{at} does not respond: {gpu.error}{last}",
+            f"{LOST}; rigup apply says how to serve on the rest",
+        )
+
+
+def _same_bus(first: str, second: str) -> bool:
+    """Whether two addresses are one: the driver's log writes them without the function, NVML with more zeros."""
+    words = [re.findall(r"[0-9a-f]+", address.lower())[:3] for address in (first, second)]
+    return [int(word, 16) for word in words[0]] == [int(word, 16) for word in words[1]]
 
 
 def _gpu(link: GpuLink, card: ProbedGpu | None) -> Iterator[LinkFinding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from rigup.catalogue.gpu_names import short_name
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.plan import Finding
 from rigup.rig import Gpu, HostMemory, Rig
@@ -15,6 +16,8 @@ HOST_MEMORY_TOLERANCE = 0.05
 # Driver versions report slightly different sizes for the same card; ECC takes a sixteenth.
 GPU_MEMORY_TOLERANCE = 0.02
 
+LOST = "look for the Xid in dmesg, then reboot, reseat the card or replace its power cable"
+"""What to do about a card that does not respond."""
 _DESCRIBE = "update group_data to match the host, or change the host"
 
 
@@ -57,17 +60,20 @@ def _host_memory(rig: Rig, probe: Probe) -> Iterator[Finding]:
 
 def _gpus(rig: Rig, probe: Probe) -> Iterator[Finding]:
     lost = [gpu for gpu in probe.gpus if gpu.error]
+    if sorted(gpu.name for gpu in rig.gpus) == sorted(gpu.name for gpu in probe.gpus if not gpu.error):
+        lost = []  # the rig is described without them
     for gpu in lost:
         yield Finding(
             rule="host-gpu-lost",
             message=f"{described(gpu)} does not respond: {gpu.error}",
-            hint="look for the Xid in dmesg, then reboot, reseat the card or replace its power cable",
+            hint=LOST + _rest(rig, probe),
         )
     for gpu in probe.gpus:
         if gpu.mig:
             yield mig_finding(gpu)
     if probe.gpus:
-        yield from _answering(rig, probe, len(lost))
+        cards = tuple(gpu for gpu in probe.gpus if gpu in lost or not gpu.error)
+        yield from _answering(rig, cards, len(lost), probe)
     elif len(probe.pci_gpus) != len(rig.gpus):
         number = len(probe.pci_gpus)
         yield _counts(rig, f"{number or 'no'} NVIDIA GPU{'' if number == 1 else 's'} on the PCI bus", probe)
@@ -82,8 +88,17 @@ def mig_finding(gpu: ProbedGpu) -> Finding:
     )
 
 
-def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:
-    declared, found = [gpu.name for gpu in rig.gpus], [gpu.name for gpu in probe.gpus]
+def _rest(rig: Rig, probe: Probe) -> str:
+    """How to serve on the GPUs that respond; "" if none of the rig's do."""
+    rest = Counter(gpu.name for gpu in rig.gpus) & Counter(gpu.name for gpu in probe.gpus if not gpu.error)
+    if not rest:
+        return ""
+    words = ", ".join(f"{count}x {short_name(name)}" for name, count in rest.items())
+    return f'; to serve on the rest until then: gpus = "{words}" in group_data, then rigup apply'
+
+
+def _answering(rig: Rig, cards: tuple[ProbedGpu, ...], lost: int, probe: Probe) -> Iterator[Finding]:
+    declared, found = [gpu.name for gpu in rig.gpus], [gpu.name for gpu in cards]
     named = [name for name in found if name]
     if not lost and sorted(declared) != sorted(found):
         yield _counts(rig, _counted(found), probe)
@@ -91,7 +106,7 @@ def _answering(rig: Rig, probe: Probe, lost: int) -> Iterator[Finding]:
         unnamed = len(found) - len(named)
         yield _counts(rig, _counted(named) + (f" and {unnamed} unidentified" if unnamed else ""), probe)
     by_name = {gpu.name: gpu for gpu in rig.gpus}
-    for gpu in probe.gpus:
+    for gpu in cards:
         if gpu.name in by_name:
             yield from _memory(by_name[gpu.name], gpu)
 

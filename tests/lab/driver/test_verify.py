@@ -65,6 +65,17 @@ def is_problem(host: dict[str, Any], subject: str, *values: str) -> bool | None:
     return bool(found[0]["problem"]) if len(found) == 1 else None
 
 
+def test_one_lost_card_keeps_none_of_the_others_from_a_check(fleet: GpuFleet) -> None:
+    gpus = SimulatedGpus(fleet.host.machine)
+    gpus.lose(2)
+    host = verified(fleet, expect=1)
+    gpus.restore(2)
+    assert [link["gpu"] for link in host["links"]["gpus"]] == [0, 1, 3]
+    assert [lost["lost"] for lost in host["links"]["lost"]] == [2]
+    assert any(one["message"].startswith("GPU 2 ") and one["problem"] for one in host["findings"])
+    assert len(host["links"]["pairs"]) == 6
+
+
 def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> None:
     gpus = SimulatedGpus(fleet.host.machine)
     gpus.set(0, pcie_width=8)

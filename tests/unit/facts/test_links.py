@@ -22,7 +22,9 @@ def test_everything_that_was_printed() -> None:
     assert (links.xids[0].xid, links.done, links.error) == (79, True, "")
     assert parse(LINES[:2]).done is False
     assert parse(['{"error": "Driver Not Loaded"}']).error == "Driver Not Loaded"
-    assert set(links.model_dump()) == {"gpus", "pairs", "xids", "error", "done"}
+    assert set(links.model_dump()) == {"gpus", "pairs", "xids", "lost", "error", "done"}
+    (lost,) = parse(['{"lost": 2, "bus": "", "error": "GPU is lost"}', *LINES]).lost
+    assert (lost.lost, lost.error) == (2, "GPU is lost")
 
 
 @pytest.mark.parametrize(

@@ -360,6 +360,14 @@ def test_a_lost_card_is_named_by_index_and_uuid() -> None:
     ]
 
 
+def test_a_lost_card_comes_with_the_way_to_serve_on_the_rest() -> None:
+    lost = replace(GOOD, gpus=(*CARDS[:2], replace(CARDS[2], error="GPU is lost"), CARDS[3]))
+    (finding,) = preflight(lost, (FOUR,), NOW)
+    assert 'gpus = "3x RTX 3090" in group_data' in finding.hint
+    assert messages(lost, declaring(gpus=FOUR.rig.gpus[:3])) == []
+    assert messages(lost, declaring(gpus=FOUR.rig.gpus[:2])) != []
+
+
 def test_a_card_with_another_memory_than_the_catalogue_says() -> None:
     half = replace(CARDS[0], memory_total_mib=12288)
     found = preflight(replace(GOOD, gpus=(half, *CARDS[1:])), (FOUR,), NOW)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rigup.facts.links import GpuLink, Links, PairLink, Xid
+from rigup.facts.links import GpuLink, Links, LostGpu, PairLink, Xid
 from rigup.facts.probe import PowerLimits, Probe, ProbedGpu
 from rigup.preflight.links import link_findings, unmeasured
 
@@ -37,6 +37,21 @@ def links(gpu: dict[str, Any] | None = None, pair: dict[str, Any] | None = None,
 def said(found: Links, card: ProbedGpu = CARD) -> list[tuple[bool, str]]:
     cards = (card, replace(card, index=1))
     return [(one.problem, one.message) for one in link_findings(found, Probe(gpus=cards))]
+
+
+@pytest.mark.parametrize("bus", ["", "0000:02:00.0"])
+def test_a_card_that_does_not_respond_is_named_with_its_xid(bus: str) -> None:
+    lost = ProbedGpu(CARD.name, index=2, uuid="GPU-2", bus="00000000:02:00.0", error="GPU is lost")
+    xids = (
+        Xid(xid=31, bus="0000:01:00", text="of another card"),
+        Xid(xid=79, bus="0000:02:00", text="GPU has fallen off the bus."),
+    )
+    found = links(lost=(LostGpu(lost=2, bus=bus, error="GPU is lost"),), xids=xids)
+    (one, *_) = link_findings(found, Probe(gpus=(CARD, replace(CARD, index=1), lost)))
+    assert one.problem
+    assert one.message.startswith(f"GPU 2 ({CARD.name}, GPU-2) at ")
+    assert one.message.endswith(": GPU is lost; Xid 79: GPU has fallen off the bus.")
+    assert "rigup apply" in one.hint
 
 
 def test_nothing_is_said_of_links_that_do_what_they_can() -> None:

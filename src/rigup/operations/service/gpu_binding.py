@@ -44,8 +44,8 @@ def bind(plans: tuple[Plan, ...], probe: Probe, nodes: Mapping[str, BoundNodes] 
 
     A plan whose GPUs or addresses are still unknown keeps its command and environment.
     """
-    cards, places = _cards(plans, probe), _numa_nodes(probe)
-    return tuple(_bound(plan, cards, places, (nodes or {}).get(plan.service.name)) for plan in plans)
+    cards, places, lost = _cards(plans, probe), _numa_nodes(probe), _loses_some(probe)
+    return tuple(_bound(plan, cards, places, (nodes or {}).get(plan.service.name), lost) for plan in plans)
 
 
 def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
@@ -54,7 +54,7 @@ def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
     for plan in plans:
         known |= _kept(plan, probe)
     taken = {*known.values(), *(gpu for plan in plans for gpu in plan.service.gpus or () if isinstance(gpu, str))}
-    wanted = [index for plan in plans if not _by_uuid(plan) for index in _indices(plan)]
+    wanted = [index for plan in plans if not _by_uuid(plan) for index in _indices(plan, _loses_some(probe))]
     for index in (index for index in wanted if index not in known):
         if (card := _card(plans[0], index, probe, taken)) is not None:
             known[index] = card.uuid
@@ -80,11 +80,19 @@ def _by_uuid(plan: Plan) -> bool:
     return any(isinstance(gpu, str) for gpu in plan.service.gpus or ())
 
 
-def _indices(plan: Plan) -> tuple[int, ...]:
-    """The indices that need a GPU, in the order of use; none if all GPUs are used and all are the same model."""
+def _loses_some(probe: Probe) -> bool:
+    """Whether a GPU of the host does not respond: a plan without it then names those that do."""
+    return any(gpu.error for gpu in probe.gpus)
+
+
+def _indices(plan: Plan, lost: bool = False) -> tuple[int, ...]:
+    """The indices that need a GPU, in the order of use; none if all GPUs are used and all are the same model.
+
+    lost: whether the host has further GPUs, which do not respond.
+    """
     used = tuple(memory.gpu for memory in plan.memory)
     alike = len({gpu.name for gpu in plan.rig.gpus}) == 1
-    return () if alike and used == tuple(range(len(plan.rig.gpus))) and not _by_uuid(plan) else used
+    return () if not lost and alike and used == tuple(range(len(plan.rig.gpus))) and not _by_uuid(plan) else used
 
 
 def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
@@ -93,9 +101,9 @@ def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
         return {}
     recorded = (probe.releases.get(plan.service.name) or {}).get(GPUS_KEY) or []
     cards = {int(index): str(uuid) for index, uuid in recorded}
-    if not cards or tuple(cards) != _indices(plan):
+    if not cards or tuple(cards) != _indices(plan, _loses_some(probe)):
         return {}
-    names = {gpu.uuid: gpu.name for gpu in probe.gpus}
+    names = {gpu.uuid: gpu.name for gpu in probe.gpus if not gpu.error}
     right = all(names.get(uuid) == plan.rig.gpus[index].name for index, uuid in cards.items())
     return cards if right or not names else {}
 
@@ -103,7 +111,9 @@ def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
 def _card(plan: Plan, index: int, probe: Probe, taken: set[str]) -> ProbedGpu | None:
     """The GPU of an index: the same position among its model on the host as in the rig; else the first free one."""
     name = plan.rig.gpus[index].name
-    alike = [gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid]
+    alike = [
+        gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid and not gpu.error
+    ]
     place = sum(gpu.name == name for gpu in plan.rig.gpus[:index])
     free = [gpu for gpu in alike if gpu.uuid not in taken]
     if place < len(alike) and alike[place] in free:
@@ -139,7 +149,7 @@ def _on_nodes(plan: Plan, command: tuple[str, ...], uuids: dict[int, str], place
         return {}
     packages = tuple(dict.fromkeys((*plan.build.runtime_packages, *plan.numa.packages)))
     found: dict[str, Any] = {"build": plan.build.model_copy(update={"runtime_packages": packages})}
-    if _indices(plan):
+    if uuids or _indices(plan):
         used = [places.by_uuid[uuid] for uuid in uuids.values() if uuid in places.by_uuid]
     else:
         used = list(places.by_bus)
@@ -148,8 +158,10 @@ def _on_nodes(plan: Plan, command: tuple[str, ...], uuids: dict[int, str], place
     return found
 
 
-def _bound(plan: Plan, cards: dict[int, str], places: _NumaNodes | None, group: BoundNodes | None) -> BoundPlan:
-    indices = _indices(plan)
+def _bound(
+    plan: Plan, cards: dict[int, str], places: _NumaNodes | None, group: BoundNodes | None, lost: bool
+) -> BoundPlan:
+    indices = _indices(plan, lost)
     if _by_uuid(plan):
         uuids = {index: str((plan.service.gpus or ())[index]) for index in indices}
     else:

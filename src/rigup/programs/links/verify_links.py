@@ -1,6 +1,7 @@
 """Prints how each GPU of this machine is connected, one JSON object per line; measures unless told "--read-only".
 
     {"gpu": 0, "bus": ..., "generation": ..., ...}      each GPU; null for a value that it does not have
+    {"lost": 2, "error": ...}                           each GPU that NVML has and that does not respond
     {"pair": [0, 1], "read": ..., "gbs": ..., ...}      each ordered pair of GPUs
     {"xid": 79, "bus": ..., "text": ...}                each error of the driver in the kernel's log since boot
     {"done": true}                                      the last line
@@ -39,24 +40,60 @@ def main(arguments: list[str]) -> int:
         _show(found)
     try:
         pynvml.nvmlInit()
-        handles = {index: pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())}
+        count = pynvml.nvmlDeviceGetCount()
     except pynvml.NVMLError as error:
         _show({"error": str(error)})
         return 0
-    buses = {index: _bus(handle) for index, handle in handles.items()}
+    cards = _responding(count)
+    if len(cards) < count:  # CUDA may not start with a lost card in sight
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(card.uuid for card in cards.values())
+    else:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     copies, why = (None, "not asked for") if "--read-only" in arguments else _copies()
-    for index, handle in handles.items():
-        line = {"gpu": index, "bus": buses[index], **link_counters.of_gpu(handle), **pci_links.describe(buses[index])}
-        _show(
-            {**line, **_measured(copies, why, [handle], buses[index], lambda handle=handle: link_counters.now(handle))}
-        )
-    for first, one in handles.items():
-        for second, other in handles.items():
+    for index, card in list(cards.items()):
+        line = {"gpu": index, "bus": card.bus, **link_counters.of_gpu(card.handle), **pci_links.describe(card.bus)}
+        look = (lambda handle: lambda: link_counters.now(handle))(card.handle)
+        try:
+            _show({**line, **_measured(copies, why, [card.handle], card.bus, look)})
+        except pynvml.NVMLError as error:  # lost meanwhile
+            del cards[index]
+            _show({"lost": index, "bus": card.bus, "error": str(error)})
+    for first, one in cards.items():
+        for second, other in cards.items():
             if first != second:
-                line = {"pair": [first, second], **link_counters.of_pair(one, other)}
-                _show({**line, **_measured(copies, why, [one, other], buses[first], buses[second])})
+                line = {"pair": [first, second], **link_counters.of_pair(one.handle, other.handle)}
+                _show({**line, **_pair(copies, why, one, other)})
     _show({"done": True})
     return 0
+
+
+def _responding(count: int) -> dict[int, _Card]:
+    """The GPUs that respond, by index; prints those that do not."""
+    found: dict[int, _Card] = {}
+    for index in range(count):
+        bus = ""
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            bus = _bus(handle)
+            pynvml.nvmlDeviceGetMemoryInfo(handle)
+            found[index] = _Card(handle, bus, pynvml.nvmlDeviceGetUUID(handle))
+        except pynvml.NVMLError as error:
+            _show({"lost": index, "bus": bus, "error": str(error)})
+    return found
+
+
+class _Card:
+    """A GPU that responds."""
+
+    def __init__(self, handle: Any, bus: str, uuid: str) -> None:
+        self.handle, self.bus, self.uuid = handle, bus, uuid
+
+
+def _pair(copies: Any, why: str, one: _Card, other: _Card) -> dict[str, Any]:
+    try:
+        return _measured(copies, why, [one.handle, other.handle], one.bus, other.bus)
+    except pynvml.NVMLError as error:
+        return {"unmeasured": str(error)}
 
 
 def xids() -> list[dict[str, Any]]:
@@ -72,7 +109,6 @@ def xids() -> list[dict[str, Any]]:
 
 
 def _copies() -> tuple[link_copies.Copies | None, str]:
-    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     try:
         return link_copies.Copies(), ""
     except link_copies.CudaError as error:

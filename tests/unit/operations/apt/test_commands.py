@@ -149,7 +149,7 @@ class Unfinished(Contended):
         return True, SimpleNamespace(stdout="a package" if line.startswith("dpkg --audit") else "", stderr="")
 
 
-def test_a_package_that_cannot_be_finished_is_no_fault_of_a_repository() -> None:
+def test_a_package_that_cannot_be_finished_is_told_before_any_repository() -> None:
     host: Any = Unfinished("Setting up x (1) ...\nx: no such device\ndpkg: error processing package x (--configure):\n")
     with pytest.raises(HostFailed) as caught:
         commands.update(host, "driver", "/etc/apt/sources.list.d/a.sources", about="http://a/", hint="set a mirror")

@@ -53,6 +53,15 @@ def test_indices_are_the_cards_as_they_are_found() -> None:
     assert "CUDA_VISIBLE_DEVICES=GPU-c,GPU-d" in release_of(made[1], "build").unit
 
 
+def test_a_plan_without_the_card_that_is_lost_names_the_others() -> None:
+    probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    lost = replace(probe, gpus=tuple(replace(gpu, error="GPU is lost" * (gpu.index == 1)) for gpu in probe.gpus))
+    three = plans({"chat": {"gpus": [0, 1, 2]}}, "3x RTX 3090")
+    (made,) = bind(three, lost)
+    assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-c,GPU-d"
+    assert bind(three, applied(lost, (made,))) == (made,)
+
+
 def test_cards_that_were_renumbered_stay_with_their_services() -> None:
     probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
     made = bind(plans(PAIRS), probe)

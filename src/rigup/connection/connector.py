@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import gevent
 from pyinfra.api.command import StringCommand
 
-from rigup.connection import host_keys, pyinfra_internals
+from rigup.connection import host_keys, liveness, pyinfra_internals
 from rigup.connection.command_channel import (
     QUIET_SECONDS,
     Limits,
@@ -31,7 +32,6 @@ from rigup.connection.login_shell import for_any_shell, reading, strip_preamble,
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
 
-KEEPALIVE_SECONDS = 10
 COMMAND_SECONDS = 3600  # the default: no command of an operation may hang for ever
 _SUDO = ("_sudo", "_sudo_user", "_use_sudo_login", "_preserve_sudo_env")
 _ENVIRONMENT = ("_env", "_chdir", "_shell_executable")
@@ -46,6 +46,7 @@ class RigupSSHConnector(SSHConnector):
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.sessions = Sessions(self.host.name)
+        self._watching: Any = None
 
     def make_paramiko_kwargs(self) -> dict[str, Any]:
         """As pyinfra's, with ssh_config's ConnectTimeout, and a time limit for peers that accept and stay silent.
@@ -61,7 +62,7 @@ class RigupSSHConnector(SSHConnector):
         return arguments
 
     def connect(self) -> None:
-        """Connects, and sets the connection up to notice when it dies."""
+        """Connects, and watches whether the other end is alive."""
         self.sessions = Sessions(self.host.name)
         try:
             super().connect()
@@ -69,7 +70,18 @@ class RigupSSHConnector(SSHConnector):
             if text := host_keys.mismatch(error, self.client):
                 raise ConnectError(text) from None
             raise
-        self.client.get_transport().set_keepalive(KEEPALIVE_SECONDS)
+        self._stop_watching()
+        self._watching = gevent.spawn(liveness.watch, self.client.get_transport())
+
+    def disconnect(self) -> None:
+        """As pyinfra's."""
+        self._stop_watching()
+        super().disconnect()
+
+    def _stop_watching(self) -> None:
+        if self._watching is not None:
+            self._watching.kill(block=False)
+            self._watching = None
 
     def run_shell_command(self, command: StringCommand, **arguments: Any) -> tuple[bool, CommandOutput]:
         """Like `_run`; the fact reader may answer a fact's command, and any other command clears its cache."""

@@ -194,12 +194,18 @@ def _ask(
     member: str = "",
 ) -> Answer:
     """member: of a swap group, the service that is asked, for messages."""
-    began = time.monotonic()
+    began, lost_since = time.monotonic(), None
     while True:
         jobs.check_cancelled(f"{host.name}: {name}: cancelled during the health check")
         try:
-            reply = _ask_once(host, request)
+            reply, lost_since = _ask_once(host, request), None
         except remote.CONNECTION_ERRORS:  # a model may load for many minutes: tolerate a lost connection
+            lost_since = lost_since or time.monotonic()
+            if time.monotonic() - lost_since > jobs.RECONNECT_SECONDS:
+                raise HostFailed(
+                    f"{host.name}: {name}: health check failed: connection lost for {jobs.RECONNECT_SECONDS:.0f} s",
+                    "check that the host is on, then run the same command again",
+                ) from None
             reply = Reply(state="starting", why="connection lost, reconnecting")
             remote.reconnect(host)
         if reply.state == "answered":

@@ -61,6 +61,40 @@ def test_an_answer_that_makes_sense_passes(said: Reply, service: dict[str, Any],
     assert asked(said, **service) == said.text
 
 
+def test_a_host_that_is_gone_ends_the_check_long_before_the_service_had_to_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[str] = []
+
+    def gone(*_: Any) -> Reply:
+        raise ConnectionResetError
+
+    monkeypatch.setattr(health, "_ask_once", gone)
+    monkeypatch.setattr(health.remote, "reconnect", lambda host: tried.append(host.name))
+    monkeypatch.setattr(health.jobs, "RECONNECT_SECONDS", 0.5)
+    host: Any = LocalHost()
+    with pytest.raises(HostFailed, match="connection lost for ") as caught:
+        health.ask_service(host, decided([], SMOL), max_tokens=1, wait_s=3600)
+    assert tried and "is on" in (caught.value.hint or "")
+
+
+def test_a_connection_that_comes_back_is_forgiven(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies: list[Any] = [ConnectionResetError(), ConnectionResetError(), answering("Paris")]
+
+    def asked_once(*_: Any) -> Reply:
+        reply = replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        assert isinstance(reply, Reply)
+        return reply
+
+    monkeypatch.setattr(health, "_ask_once", asked_once)
+    monkeypatch.setattr(health.remote, "reconnect", lambda _: True)
+    host: Any = LocalHost()
+    host.connector_data = {}
+    assert health.ask_service(host, decided([], SMOL), max_tokens=1).text == "Paris"
+
+
 def test_nonsense_fails_the_start_and_says_what_was_expected(asked: Any) -> None:
     with pytest.raises(HostFailed) as caught:
         asked(answering("Der\nDer " * 100))

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import gevent
+from gevent.event import Event
 from paramiko import ChannelException
 
 from rigup.connection.login_shell import MARK
@@ -101,17 +102,44 @@ class Sessions:
                 raise SessionsInUse from None
 
 
+class ShellSilent(TimeoutError):
+    """Raised for a command that the login shell had not begun in time."""
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is awaited of a command first. seconds: for the login shell to begin it. heard: called with each line."""
+
+    seconds: float
+    heard: Callable[[str], None]
+
+
 def run(
-    channel: Any, host: str, line: str, stdin: bytes, timeout: float, password: SudoPassword | None, limits: Limits
+    channel: Any,
+    host: str,
+    line: str,
+    stdin: bytes,
+    timeout: float,
+    password: SudoPassword | None,
+    limits: Limits,
+    beginning: Beginning | None = None,
 ) -> tuple[int, CommandOutput]:
     """Runs a command line to its end, and closes the channel. Returns the exit status and the output.
 
     host: its name, for messages. Raises TooMuchOutput, TimeoutError after `timeout` seconds without an end, OSError or
-    SSHException where the connection is lost.
+    SSHException where the connection is lost; ShellSilent where the login shell takes longer than `beginning` gives it.
     """
     lines: list[OutputLine] = []
+    begun = Event()
+
+    def heard(text: str) -> None:
+        if MARK in text:
+            begun.set()
+        if beginning:
+            beginning.heard(text)
+
     streams = (
-        _Stream("stdout", channel.recv, host, limits, lines),
+        _Stream("stdout", channel.recv, host, limits, lines, heard),
         _Stream("stderr", channel.recv_stderr, host, limits, lines),
     )
     greenlets = []
@@ -121,6 +149,8 @@ def run(
             streams[1].take(authenticate(channel, host, password, min(timeout, QUIET_SECONDS)))
         readers = [gevent.spawn(_outcome, stream.read) for stream in streams]
         greenlets = [*readers, gevent.spawn(_outcome, lambda: _feed(channel, stdin))]
+        if beginning:
+            _await_shell(readers, begun, beginning.seconds)
         _wait(channel, readers, timeout)
         status = channel.recv_exit_status()
     finally:
@@ -201,8 +231,15 @@ class _Stream:
     """One stream of a command, cut into lines as they come; `lines` are those of both streams."""
 
     def __init__(
-        self, name: str, receive: Callable[[int], bytes], host: str, limits: Limits, lines: list[OutputLine]
+        self,
+        name: str,
+        receive: Callable[[int], bytes],
+        host: str,
+        limits: Limits,
+        lines: list[OutputLine],
+        heard: Callable[[str], None] = lambda text: None,
     ) -> None:
+        self._heard = heard
         self._name, self._receive, self._host, self._limits, self._lines = name, receive, host, limits, lines
         self._most = limits.stdout if name == "stdout" else limits.stderr
         self._bytes, self._rest = 0, bytearray()
@@ -232,6 +269,7 @@ class _Stream:
         if len(self._lines) >= self._limits.lines:
             raise TooMuchOutput(self._host, f"more than {self._limits.lines} lines")
         self._lines.append(OutputLine(self._name, line.decode(errors="replace")))
+        self._heard(self._lines[-1].line)
 
 
 def _feed(channel: Any, stdin: bytes) -> None:
@@ -243,6 +281,17 @@ def _feed(channel: Any, stdin: bytes) -> None:
         if channel.get_transport().is_active():
             return
         raise
+
+
+def _await_shell(readers: list[Any], begun: Event, seconds: float) -> None:
+    """Waits until the login shell has begun the command, or ended without it. Raises ShellSilent."""
+    deadline = time.monotonic() + seconds
+    while not begun.is_set() and (reading := [reader for reader in readers if not reader.ready()]):
+        if (left := deadline - time.monotonic()) <= 0:
+            raise ShellSilent
+        ended = gevent.wait([begun, *reading], timeout=left, count=1)
+        if any(one is not begun and one.value is not None for one in ended):
+            return  # an error, which the wait for the end raises
 
 
 def _wait(channel: Any, readers: list[Any], timeout: float) -> None:

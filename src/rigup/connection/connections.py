@@ -17,17 +17,20 @@ from gevent.lock import Semaphore
 from rigup.connection import host_keys, pyinfra_internals
 from rigup.connection.connect_errors import connect_error
 from rigup.connection.connector import RigupSSHConnector
-from rigup.connection.handshake import Handshake
+from rigup.connection.handshake import Handshake, WaitingFor
 from rigup.connection.pyinfra_internals import ConnectError
 from rigup.connection.ssh_config import connection_data
 from rigup.connection.sudo import shake_hands_as_root
-from rigup.host import Host
+from rigup.host import Host, state_of
+from rigup.operations.primitives.progress import Progress, report
 from rigup.toolkit import toolkit_root
 
 CONNECT_TIMEOUT_SECONDS = 10
 LEAVE_SECONDS = 5
 PARALLEL_HOSTS = 50
 PATIENCE_SECONDS = 0.06
+SLOW_SECONDS = 2.0
+"""After which it is said what a host is waited for."""
 
 
 class Connections:
@@ -64,7 +67,11 @@ class Connections:
         Raises HostUnreachable, or one of CONNECTION_ERRORS if the connection is lost meanwhile.
         """
         begun = self._begun.pop(host.name, None)
-        outcome: Handshake | Exception = begun.get() if begun is not None else self._outcome(host)
+        telling = gevent.spawn(_tell, host)
+        try:
+            outcome: Handshake | Exception = begun.get() if begun is not None else self._outcome(host)
+        finally:
+            telling.kill()
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -109,3 +116,10 @@ class Connections:
             raise connect_error(host.name, f"{type(error).__name__}: {error}") from None
         self._reached[host.name].set()
         return shake_hands_as_root(host, self.sudo_password)
+
+
+def _tell(host: Host) -> None:
+    """Reports what a host that takes long to greet is waited for."""
+    while True:
+        gevent.sleep(SLOW_SECONDS)
+        report(Progress(host.name, "connect", text=f"waiting for {state_of(host, WaitingFor).what}"))

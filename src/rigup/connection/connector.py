@@ -109,11 +109,12 @@ class RigupSSHConnector(SSHConnector):
         Raises OSError if a reconnection has failed.
         """
         stdin, timeout = arguments.pop("_stdin", None), arguments.pop("_timeout", None) or COMMAND_SECONDS
-        good = arguments.pop("_success_exit_codes", None) or [0]
+        good, beginning = arguments.pop("_success_exit_codes", None) or [0], arguments.pop("_beginning", None)
         for unused in ("_get_pty", "print_output", "print_input"):
             arguments.pop(unused, None)
         line, password = self._line(with_marker(command), arguments)
-        status, output = run(self._session(), self.host.name, line, as_bytes(stdin), timeout, password, Limits())
+        session, name = self._session(), self.host.name
+        status, output = run(session, name, line, as_bytes(stdin), timeout, password, Limits(), beginning)
         return status in good, strip_preamble(output)
 
     def start(self, command: StringCommand, text: str, **arguments: Any) -> Any:

@@ -18,20 +18,24 @@ from pyinfra.api.command import StringCommand
 
 from rigup import layout
 from rigup.connection import fact_batch
+from rigup.connection.command_channel import Beginning, ShellSilent
 from rigup.connection.fact_batch import CommandResult
 from rigup.connection.lease import stamp
+from rigup.connection.login_shell import MARK
 from rigup.connection.pyinfra_internals import CommandOutput
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, HostUnreachable
 from rigup.facts.bounds import Unreadable
-from rigup.facts.probe_script import PROBE_SECONDS, RUN_PROBE
+from rigup.facts.probe_script import AWAITING_NVML, PROBE_SECONDS, RUN_PROBE
 from rigup.facts.probe_script import definitions as probe_definitions
-from rigup.host import Host
+from rigup.host import Host, state_of
 
 if TYPE_CHECKING:
     from rigup.facts.host import Probe
 
 FILE = f"{layout.CACHE}/.questions"
 SECONDS = PROBE_SECONDS + 60
+SHELL_SECONDS = 20
+"""For the login shell to begin a command: it reads its files, which may wait for a network or for ever."""
 
 _LEASE, _WHO, _SUDO = "##rigup-lease##", "##rigup-who##", "##rigup-sudo##"
 
@@ -66,8 +70,22 @@ class Handshake:
     answers: dict[str, CommandResult]
 
 
+@dataclass
+class WaitingFor:
+    """What a host's greeting waits for."""
+
+    what: str = "SSH"
+
+    def heard(self, line: str) -> None:
+        """Notes how far the host is, by a line that it printed."""
+        if MARK in line:
+            self.what = "its answers"
+        elif line.startswith(AWAITING_NVML):
+            self.what = "NVML, which asks its driver"
+
+
 def shake_hands(host: Host, **arguments: Any) -> Handshake:
-    """Performs the handshake. Raises as running a command does.
+    """Performs the handshake. Raises as running a command does, and HostUnreachable if the login shell does not answer.
 
     arguments: pyinfra's, as whom.
     """
@@ -76,7 +94,18 @@ def shake_hands(host: Host, **arguments: Any) -> Handshake:
         if arguments.get("_sudo")
         else StringCommand("sh", "-c", shlex.quote(_AS_ROOT))
     )
-    _, output = host.run_shell_command(words, _stdin=_script(), _timeout=SECONDS + 30, **arguments)
+    waiting = state_of(host, WaitingFor)
+    waiting.what = "its login shell"
+    beginning = Beginning(SHELL_SECONDS, waiting.heard)
+    try:
+        _, output = host.run_shell_command(
+            words, _stdin=_script(), _timeout=SECONDS + 30, _beginning=beginning, **arguments
+        )
+    except ShellSilent:
+        raise HostUnreachable(
+            f"{host.name}: its login shell does not answer: no command began within {SHELL_SECONDS} s",
+            f"see what it does: ssh {host.name} true; look at .bashrc and .profile there",
+        ) from None
     try:
         return _read(output)
     except Unreadable as error:

@@ -180,8 +180,9 @@ load("probe_gpus").main()
 _NVML_SECONDS = 55
 
 
+AWAITING_NVML = "##rigup-nvml##"
 # The NVML part runs beside the rest. Its lines wait in the pipe, so that they do not mix with other lines.
-RUN_PROBE = "{ nvidia </dev/null | { probe </dev/null; cat; }; }"
+RUN_PROBE = f"{{ nvidia </dev/null | {{ probe </dev/null; echo '{AWAITING_NVML}'; cat; }}; }}"
 
 # nvml.py is the part of nvidia-ml-py that the program needs, under the library's name
 _PROGRAMS = {"pynvml": "nvml", "probe_gpus": "probe_gpus"}

@@ -32,7 +32,7 @@ class LocalConnector(RigupSSHConnector):
     def _run(self, command: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
         stdin = arguments.pop("_stdin", None)
         timeout = arguments.pop("_timeout", None)
-        for key in ("print_output", "print_input", "_get_pty", "_success_exit_codes"):
+        for key in ("print_output", "print_input", "_get_pty", "_success_exit_codes", "_beginning"):
             arguments.pop(key, None)
         self.commands.append((self.host.name, str(command.get_raw_value())))
         line = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()

@@ -14,8 +14,10 @@ from gevent.os import make_nonblocking, nb_read, nb_write
 from paramiko import ChannelException
 
 from rigup.connection.command_channel import (
+    Beginning,
     Limits,
     Sessions,
+    ShellSilent,
     SudoPassword,
     TooMuchOutput,
     as_bytes,
@@ -123,6 +125,30 @@ def test_a_command_that_does_not_end_is_ended() -> None:
     with gevent.Timeout(SAFETY_S), pytest.raises(TimeoutError):
         run(channel, "box", "exec sleep 3600", b"", 0.2, None, Limits())
     assert channel.closed
+
+
+def begun(line: str, seconds: float) -> tuple[Any, list[str]]:
+    """The outcome of a command that must begin in time, and the lines that were heard meanwhile."""
+    heard: list[str] = []
+    channel = LocalChannel()
+    try:
+        outcome: Any = run(channel, "box", line, b"", SAFETY_S, None, Limits(), Beginning(seconds, heard.append))
+    except ShellSilent as error:
+        outcome = error
+    return outcome, heard
+
+
+def test_a_login_shell_that_hangs_is_told_from_a_command_that_takes_its_time() -> None:
+    outcome, heard = begun("echo hello from .bashrc; sleep 5", 0.3)
+    assert isinstance(outcome, ShellSilent) and heard == ["hello from .bashrc"]
+    (status, _), heard = begun(f"echo {MARK}; sleep 1; echo done", 0.5)
+    assert (status, heard) == (0, [MARK, "done"])
+
+
+@pytest.mark.parametrize("line", ["exit 3", "echo this account is disabled; exit 3"])
+def test_a_login_shell_that_ends_without_the_command_is_waited_for_no_longer(line: str) -> None:
+    (status, _), _ = begun(line, SAFETY_S)
+    assert status == 3
 
 
 def test_a_command_that_reads_no_input_is_none_the_worse() -> None:

@@ -11,6 +11,9 @@ from gevent.event import Event
 
 from rigup.connection import connections
 from rigup.connection.connections import PARALLEL_HOSTS, Connections
+from rigup.connection.handshake import WaitingFor
+from rigup.host import state_of
+from rigup.operations.primitives.progress import Progress
 from rigup.project.inventory import HostEntry, Project
 from tests.unit.connection.local_connector import LocalConnector
 
@@ -40,3 +43,26 @@ def test_more_hosts_than_are_greeted_at_a_time_hold_nobody_up(tmp_path: Path, mo
     assert said == [f"greeting of {entry.name}" for entry in entries]
     assert most == PARALLEL_HOSTS
     begun.leave()
+
+
+def test_a_host_that_greets_slowly_is_said_to_be_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, said = Event(), []
+
+    def greets(host: Any, password: str | None) -> str:
+        state_of(host, WaitingFor).what = "its login shell"
+        told.wait(timeout=60)
+        return "hello"
+
+    def heard(progress: Progress) -> None:
+        said.append((progress.host, progress.step, progress.text))
+        told.set()
+
+    monkeypatch.setattr(connections, "RigupSSHConnector", LocalConnector)
+    monkeypatch.setattr(connections, "shake_hands_as_root", greets)
+    monkeypatch.setattr(connections, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(connections, "report", heard)
+    greeting = Connections(Project(tmp_path, tmp_path, (HostEntry("box", "boxes", {}),)).data_by_host, None)
+    (host,) = greeting.state.inventory
+    assert greeting.handshake(host) == "hello"
+    assert said[0] == ("box", "connect", "waiting for its login shell")
+    greeting.leave()

@@ -20,6 +20,7 @@ from rigup.facts.bounds import Unreadable
 from rigup.host import Host
 from rigup.operations.builds import builders_at_work
 from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives.progress import Progress, report
 from rigup.plan import Plan
 from rigup.project.inventory import Project
 from rigup.run.multinode.groups import NodeGroups
@@ -98,6 +99,7 @@ class RunContext:
         finally:
             builders_at_work.end(host.name)
             self.groups.leave(host.name, result)
+            report(Progress(host.name, "", ended=True))
             result.seconds += time.monotonic() - began
 
 

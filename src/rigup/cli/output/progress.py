@@ -85,9 +85,21 @@ class ProgressView(ABC):
     def __exit__(self, *exception: object) -> None:
         return None
 
-    @abstractmethod
     def show(self, progress: Progress) -> None:
+        """Shows one report; that a chain has ended, only where it says how."""
+        if progress.text or not progress.ended:
+            self._show(progress)
+        if progress.ended:
+            self._steps.pop(chain_of(progress), None)
+            self._end(chain_of(progress))
+
+    @abstractmethod
+    def _show(self, progress: Progress) -> None:
         """Shows one report."""
+
+    def _end(self, chain: tuple[str, str]) -> None:
+        """Takes a chain that has ended off the screen, where there is one."""
+        return
 
 
 class RichProgress(ProgressView):
@@ -120,10 +132,13 @@ class RichProgress(ProgressView):
     def __exit__(self, *exception: object) -> None:
         self.bars.stop()
 
-    def show(self, progress: Progress) -> None:
+    def _show(self, progress: Progress) -> None:
         from rich.markup import escape
 
         host, step = escape(progress.host), escape(progress.step)
+        if progress.ended:
+            self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text)}", soft_wrap=True)
+            return
         if progress.step in OUTSIDE_STEPS:
             secret = f": {progress.secret}" if progress.secret and self.console.is_terminal else ""
             self.bars.console.print(f"  [bold]{host}[/] {step}: {escape(progress.text + secret)}", soft_wrap=True)
@@ -141,11 +156,15 @@ class RichProgress(ProgressView):
             task, total=progress.total or None, completed=progress.done, step=step, description=escape(text)
         )
 
+    def _end(self, chain: tuple[str, str]) -> None:
+        if (task := self.tasks.pop(chain, None)) is not None:
+            self.bars.remove_task(task)
+
 
 class PlainProgress(ProgressView):
     """Prints a line when the step or text of a chain changes, and every few seconds while it counts."""
 
-    def show(self, progress: Progress) -> None:
+    def _show(self, progress: Progress) -> None:
         if progress.step in OUTSIDE_STEPS:
             self._print(progress)
             return
@@ -163,7 +182,7 @@ class PlainProgress(ProgressView):
 class ProgressEvents(ProgressView):
     """Prints each change of a step or text, and what is counted at most once a second, as one line of JSON."""
 
-    def show(self, progress: Progress) -> None:
+    def _show(self, progress: Progress) -> None:
         now, step = time.monotonic(), self.step_of(progress)
         if progress.text == step.text and now - step.shown < EVENT_EVERY_SECONDS:
             return

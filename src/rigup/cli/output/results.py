@@ -114,16 +114,17 @@ def show_estimate(run: Run, rates: Mapping[str, float], out: Lines) -> None:
     """
     from rigup.preflight.checks import missing_weights
     from rigup.run.audit_log import kept_here
-    from rigup.run.chains.estimate import estimate, newest_times
+    from rigup.run.chains.estimate import estimate, kinds_of, newest_times
 
     records: list[dict[str, Any]] = []
     for host in run.results:
         with suppress(InputError):  # rigup log says why they cannot be read
             records += kept_here(host)
-    past, found = newest_times(records), []
+    found = []
     for name, result in run.results.items():
         if result.changes and result.probe:
             missing, rate = missing_weights(result.probe, run.plans[name]), rates.get(name)
+            past = newest_times(records, kinds_of((change.role, change.step) for change in result.changes))
             if guess := estimate(result.pending_steps, past, missing, rate):
                 result.estimated_seconds = guess.seconds
                 found.append(guess)

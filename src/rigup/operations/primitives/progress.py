@@ -13,7 +13,7 @@ class Progress:
     """One report of one step on one host. `done` and `total` are in `unit`; total 0 means unknown.
 
     secret: shown after the text on a terminal, and nowhere else. chain: the step beside others that this is part of, ""
-    for those that follow one another.
+    for those that follow one another. ended: nothing of the chain is under way any more; text: how it ended.
     """
 
     host: str
@@ -24,6 +24,7 @@ class Progress:
     text: str = ""
     secret: str = field(default="", repr=False)
     chain: str = ""
+    ended: bool = False
 
 
 _listeners: list[Callable[[Progress], None]] = []

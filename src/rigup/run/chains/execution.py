@@ -29,6 +29,7 @@ from rigup.run.chains.order import Step, may_begin, step_of
 from rigup.run.chains.timing import Span, without_reboots
 from rigup.run.context import RunContext
 from rigup.run.result import Change
+from rigup.units import seconds_text
 
 CHECK_SECONDS = 1.0
 """How often a step that waits for another looks whether the run must stop."""
@@ -168,7 +169,10 @@ class HostExecution:
                         command.carry_out(self.host)
                     beside.todo.pop(0)
                     self._note_made(operation)
+                took = seconds_text(time.monotonic() - beside.began)
+                report(Progress(self.host.name, beside.step.name, text=f"done in {took}", ended=True))
         except (Exception, gevent.Timeout) as error:
+            report(Progress(self.host.name, beside.step.name, chain=beside.step.name, ended=True))
             beside.error = self._failure(self._change(beside.todo[0][0]), error)
             if not isinstance(beside.error, jobs.Cancelled):
                 text = f"{beside.error}; the run ends after the step that is under way"

@@ -106,3 +106,30 @@ def test_bars_for_each_chain_of_eight_hosts(clock: Clock) -> None:
     assert (weights.completed, weights.total) == (5 * 10**8, 10**9)
     assert weights.description == "500.0 MB of 1.0 GB, 100.0 MB/s, 5.00 s left"
     assert tasks["gpu7", "engine"].description == "compiling 5 of 10 steps, 5.00 s left"
+
+
+def ended(step: str = "weights", text: str = "", chain: str = "weights") -> Progress:
+    return Progress("gpu1", step, text=text, chain=chain, ended=True)
+
+
+def test_a_chain_that_has_ended_leaves_the_screen_with_a_line_above() -> None:
+    view = live.RichProgress()
+    view.show(Progress("gpu1", "driver", text="installing 580.95.05"))
+    view.show(weights(0))
+    assert [task.fields["step"] for task in view.bars.tasks] == ["driver", "weights"]
+    with view.bars.console.capture() as printed:
+        view.show(ended(text="done in 4.08 s"))
+    assert [task.fields["step"] for task in view.bars.tasks] == ["driver"]
+    assert printed.get().split() == ["gpu1", "weights:", "done", "in", "4.08", "s"]
+    view.show(ended("", chain=""))
+    assert view.bars.tasks == []
+    view.show(Progress("gpu1", "verify"))
+    assert [task.fields["step"] for task in view.bars.tasks] == ["verify"]
+
+
+def test_the_end_of_a_chain_is_a_line_only_where_it_says_how(capsys: pytest.CaptureFixture[str]) -> None:
+    for view in (live.PlainProgress(), live.ProgressEvents()):
+        view.show(weights(0))
+        view.show(ended("", chain=""))
+        view.show(ended(text="done in 4.08 s"))
+        assert len(capsys.readouterr().err.splitlines()) == 2

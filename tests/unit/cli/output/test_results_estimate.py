@@ -34,7 +34,8 @@ def shown(monkeypatch: pytest.MonkeyPatch, records: dict[str, Any], rates: dict[
 
     monkeypatch.setattr(audit_log, "kept_here", kept)
     monkeypatch.setattr(checks, "missing_weights", lambda probe, plans: 100 * GB)
-    hosts = {name: HostResult(name, "differs", [Change("weights", "x")], probe=Any) for name in ("gpu1", "gpu2")}  # type: ignore[arg-type]
+    changes = [Change("weights", "x"), Change("service", "release of chat")]
+    hosts = {name: HostResult(name, "differs", changes, probe=Any) for name in ("gpu1", "gpu2")}  # type: ignore[arg-type]
     for result in hosts.values():
         result.pending_steps = {"weights", "start"}
     output = io.StringIO()
@@ -45,7 +46,8 @@ def shown(monkeypatch: pytest.MonkeyPatch, records: dict[str, Any], rates: dict[
 
 def test_other_hosts_of_the_fleet_tell_how_long_a_new_one_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     times = (StepTime("weights", 100, True, True, bytes=10 * GB), StepTime("start", 60, False, True))
-    record = {"when": "2026-11-20", "result": "changed", "steps": [time.as_json() for time in times]}
+    steps = [time.as_json() for time in times]
+    record = {"when": "2026-11-20", "result": "changed", "steps": steps, "changes": ["service: release of code"]}
     text, seconds = shown(monkeypatch, {"gpu1": InputError("unreadable"), "gpu2": [record]}, {})
     assert text == "about 17 min 40 s, as in earlier applies: weights 16 min 40 s · start 1 min 00 s\n"
     assert seconds == 1060

@@ -86,7 +86,7 @@ def _rotate_on_hosts(args: argparse.Namespace, project: Project, out: Lines) -> 
         run.connect(take_lease=True)
         run.read((args.service,))
         run.rotate(args.service)
-    results = list(run.results.values())
+    results = unplanned.results_of(run)
     if args.json:
         print_json(summary.as_json(results) | {"file": None})
         return exit_code(results)

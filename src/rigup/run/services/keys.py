@@ -20,7 +20,7 @@ from rigup.operations.service.stopping import start
 from rigup.project.inventory import Project
 from rigup.project.settings import read_secret
 from rigup.regular_files import user_path
-from rigup.run.hosts_run import HostsRun
+from rigup.run.hosts_run import HostsRun, services_in
 from rigup.run.result import Change
 from rigup.run.services.endpoints import read_key
 from rigup.run.services.startable import check_startable
@@ -32,7 +32,7 @@ class KeyRun(HostsRun):
     keys: dict[tuple[str, str], str | None]
 
     def read(self, services: tuple[str, ...]) -> None:
-        """Reads the keys of these services, or of all that have a release. A host without one of those named fails."""
+        """Reads the keys of these services, or of all that have a release. A host that is to have one and lacks it fails."""
         self.keys = {}
         self.context.each(lambda host: self._read(host, services))
 
@@ -43,12 +43,20 @@ class KeyRun(HostsRun):
 
     def _read(self, host: Host, services: tuple[str, ...]) -> None:
         probe = self.context.handshakes[host.name].probe
-        for name in services or probe.releases:
+        for name in self._of_host(host.name, services) if services else probe.releases:
             check_applied(host.name, name, probe)
             if endpoint := endpoint_of(host.name, name, probe.releases[name]):
                 self.keys[host.name, name] = read_key(host, endpoint.key_file)
 
+    def _of_host(self, name: str, services: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of these services that a host is to have: not those that the inventory gives to others alone."""
+        (entry,) = (each for each in self.context.project.hosts if each.name == name)
+        here, anywhere = services_in((entry,)), services_in(self.context.project.hosts)
+        return tuple(service for service in services if service in here or service not in anywhere)
+
     def _rotate(self, host: Host, service: str) -> None:
+        if not self._of_host(host.name, (service,)):
+            return
         result, probe = self.results[host.name], self.context.handshakes[host.name].probe
         earlier = self.keys.get((host.name, service))
         if earlier is None:

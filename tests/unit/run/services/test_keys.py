@@ -57,6 +57,19 @@ def test_a_host_whose_keys_were_read_is_as_it_was(connected: Callable[[Probe], K
     assert exit_code(results_of(run)) == 0
 
 
+def test_a_host_that_is_not_to_have_the_service_is_left_out(
+    connected: Callable[[Probe], KeyRun], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = connected(Probe())
+    gateway = HostEntry("box", "gateways", {"gateway": {}})
+    serving = HostEntry("rig", "rigs", {"services": {"chat": {"model": "m"}}})
+    monkeypatch.setattr(run.context, "project", replace(run.context.project, hosts=(gateway, serving)))
+    run.read(("chat",))
+    run.rotate("chat")
+    assert run.keys == {} and run.results["box"].errors == []
+    assert exit_code(results_of(run)) == 0
+
+
 def test_a_release_that_cannot_be_read_was_applied(connected: Callable[[Probe], KeyRun]) -> None:
     run = connected(replace(APPLIED, releases={}, damaged={"chat": "release.json: not JSON"}))
     run.read(("chat",))

@@ -114,8 +114,8 @@ def environment(job: dict[str, Any]) -> dict[str, str]:
         variables["SSL_CERT_FILE"] = CERTIFICATES
     if job["python_mirror"]:
         variables["UV_PYTHON_INSTALL_MIRROR"] = job["python_mirror"]
-    proxies = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-    return variables | {name: os.environ[name] for name in proxies if name in os.environ}
+    proxies = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+    return variables | {name: value for name, value in os.environ.items() if name.lower() in proxies}
 
 
 def run(words: list[str], variables: dict[str, str], files: dict[str, str]) -> None:

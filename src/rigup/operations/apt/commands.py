@@ -14,7 +14,7 @@ from rigup.errors import HostFailed
 from rigup.host import Host, state_of
 from rigup.operations.apt.failures import failed, reason
 from rigup.operations.apt.room import require_room
-from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives import jobs, proxy, remote
 from rigup.operations.primitives.progress import Progress, report
 
 # A fresh cloud image installs a month of upgrades on its first boot, and holds the lock meanwhile.
@@ -40,14 +40,20 @@ _TRIES = 5
 JOURNAL = "on the host: journalctl -u rigup-apt"
 
 # A separate unit, so a lost connection does not interrupt dpkg. Output goes to the journal, since a pipe may break.
-_RUN = r"""
+_RUN = (
+    proxy.COPY
+    + r"""
 since=$(date +%s)
 systemctl reset-failed rigup-apt.service 2>/dev/null || true
 systemd-run --quiet --wait --collect --unit=rigup-apt --description="rigup: $1" \
+  --property=@PROXY@ \
   @ENVIRONMENT@ --setenv=LC_ALL=C.UTF-8 -- "$@" >/dev/null 2>&1 && exit 0
 journalctl --no-pager -o cat -u rigup-apt.service --since="@$since" | tail -n 200 >&2
 exit 1
-""".replace("@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items()))
+""".replace("@PROXY@", proxy.PROPERTY).replace(
+        "@ENVIRONMENT@", " ".join(f"--setenv={name}={value}" for name, value in NEVER_ASK.items())
+    )
+)
 _ALLOW = ("--allow-downgrades", "--allow-change-held-packages", "--no-install-recommends")
 _KEEP_CONFIGURATION = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 

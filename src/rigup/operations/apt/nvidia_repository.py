@@ -13,7 +13,7 @@ from pyinfra.api import FactBase, FunctionCommand, operation
 from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.apt import commands, foreign_sources, openpgp
-from rigup.operations.primitives import remote
+from rigup.operations.primitives import proxy, remote
 from rigup.operations.primitives.command_parts import FILE_MARK, files_of
 from rigup.operations.primitives.steps import step
 from rigup.plan import DriverRepository
@@ -94,7 +94,7 @@ class SignedRepository:
         """The key, fetched by the host and checked here. Raises HostFailed if the fingerprint differs."""
         address, pinned = self.repository.key_address, self.repository.fingerprint
         curl = "curl --fail --silent --show-error --location --max-time 60 --output -"
-        fetch = f'{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
+        fetch = f'{proxy.EXPORT}{curl} "$1" | head -c {MOST_KEY} | base64 -w0'
         fetched = remote.run(host, "sh", "-c", fetch, "rigup", address, timeout=90)
         data = _decoded(fetched.stdout.strip())
         if not data:

@@ -16,7 +16,7 @@ import gevent
 from rigup.errors import HostFailed, RigupError
 from rigup.host import Host
 from rigup.layout import WORKER_USER
-from rigup.operations.primitives import remote
+from rigup.operations.primitives import proxy, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.units import seconds_text
 
@@ -54,6 +54,7 @@ class Job:
     quiet_seconds: how long it may show no progress: no new status and, if `computes`, no CPU time used. computes: for
     jobs with long silent steps, such as a compiler's; a download instead reports the bytes that have arrived.
     largest_file: maximum bytes of a file that it may write; the kernel ends a job that exceeds it.
+    hints: what to do where it ends with one of these statuses; in any other case its log is named.
     """
 
     unit: str
@@ -71,6 +72,7 @@ class Job:
     quiet_seconds: float = QUIET_SECONDS
     computes: bool = True
     largest_file: int = LARGEST_FILE
+    hints: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -163,6 +165,7 @@ def _paused(job: Job) -> tuple[str, ...]:
 def _start(host: Host, job: Job) -> None:
     properties = (
         "NotifyAccess=all",
+        *(() if job.private_network else (proxy.PROPERTY,)),
         "NoNewPrivileges=yes",
         "PrivateTmp=yes",
         "ProtectSystem=strict",
@@ -180,7 +183,7 @@ def _start(host: Host, job: Job) -> None:
         *(f"BindReadOnlyPaths={real}:{path}" for path, real in job.readable.items()),
     )
     # a unit that failed in an earlier run keeps its name until it is reset
-    remote.run(host, "systemctl", "reset-failed", job.unit)
+    remote.run(host, "sh", "-c", f'{proxy.COPY}systemctl reset-failed "$1"', "rigup", job.unit)
     remote.check_output(
         host,
         "systemd-run",
@@ -222,9 +225,9 @@ def _follow(host: Host, job: Job) -> None:
         if lost_since is not None:  # nothing was observed meanwhile
             lost_since, progress = None, None
         if state["ActiveState"] == "failed":
-            raise HostFailed(
-                f"{host.name}: {job.step}: {_last_words(host, job)}", f"on the host: journalctl -u {job.unit}"
-            )
+            hints = {str(status): hint for status, hint in job.hints.items()}
+            hint = hints.get(state.get("ExecMainStatus", ""), f"on the host: journalctl -u {job.unit}")
+            raise HostFailed(f"{host.name}: {job.step}: {_last_words(host, job)}", hint)
         if state["ActiveState"] not in GOING:
             return
         progress = _progress(job, state, progress)

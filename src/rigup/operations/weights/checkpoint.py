@@ -19,6 +19,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Checkpoint
+from rigup.programs.weights.weights_folder import EXIT_GONE, EXIT_HASH
 from rigup.service import blobs_address
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -
         quiet_seconds=QUIET_SECONDS,
         computes=False,
         largest_file=largest,
+        hints=dict.fromkeys((EXIT_GONE, EXIT_HASH), f"take what is there now: rigup lock --upgrade {job['repo']}"),
     )
     _stop_others(host, layout.job_unit("weights", f"{revision}-"), work)
     sent = wheelhouse is not None and not jobs.going(host, work)

@@ -317,7 +317,8 @@ class Fetch:
         part, hub = self.part(file), urllib.parse.urlsplit(self.job.hub).netloc
         size = self.part_bytes(file)
         if transfer.status in (401, 403, 404) and transfer.host == hub:
-            raise FetchError(weights.EXIT_DENIED, denial(self.job, file, transfer.status))
+            code = weights.EXIT_GONE if transfer.status == 404 else weights.EXIT_DENIED
+            raise FetchError(code, denial(self.job, file, transfer.status))
         if transfer.code == 0 and size == file.size:
             return self.verify(file, part)
         self.retry_after_s = max(self.retry_after_s, transfer.retry_after_s)

@@ -17,7 +17,7 @@ def denial(job: FetchJob, file: File, status: int) -> str:
     """The message for a final denial by the hub, with what to do about it."""
     given = "the token given" if job.token_file else "no token was given"
     if status == 404:
-        return f"{job.hub} has no {file.path} in {job.repo} at revision {job.revision} (404); update the lock"
+        return f"{job.hub} has no {file.path} in {job.repo} at revision {job.revision} (404)"
     if job.blobs:
         return f"{job.hub} refuses {job.repo} ({status}): choose a public model, as rigup does not log in there"
     if status == 403:

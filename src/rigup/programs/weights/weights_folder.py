@@ -24,6 +24,7 @@ EXIT_INPUT = 2
 EXIT_DISK = 3
 EXIT_DENIED = 4
 EXIT_HASH = 5
+EXIT_GONE = 6
 
 HASHERS = 4
 RECEIPT = ".rigup-receipt.json"

@@ -32,7 +32,10 @@ class KeyRun(HostsRun):
     keys: dict[tuple[str, str], str | None]
 
     def read(self, services: tuple[str, ...]) -> None:
-        """Reads the keys of these services, or of all that have a release. A host that is to have one and lacks it fails."""
+        """Reads the keys of these services, or of all that have a release.
+
+        A host that is to have one and lacks it fails.
+        """
         self.keys = {}
         self.context.each(lambda host: self._read(host, services))
 

@@ -10,7 +10,7 @@ import pytest
 
 from rigup.errors import HostFailed
 from rigup.operations.apt import commands
-from rigup.operations.primitives import jobs
+from rigup.operations.primitives import jobs, proxy
 
 LOCKED = """\
 -1 (undefined) /run/host/os-release...
@@ -131,6 +131,7 @@ def test_nothing_asks_and_nothing_restarts_services_behind_rigup() -> None:
     host: Any = Contended(times=0)
     commands.install(host, "driver", ["nvidia-open"])
     (line,) = host.installs
+    assert f"--property={proxy.PROPERTY}" in line
     assert "--setenv=DEBIAN_FRONTEND=noninteractive --setenv=NEEDRESTART_SUSPEND=1" in line
 
 

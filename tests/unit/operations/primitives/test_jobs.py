@@ -13,7 +13,7 @@ from rigup.artifacts import LockedEnvironment, LockedUv
 from rigup.errors import HostFailed
 from rigup.operations.builds import python as environments
 from rigup.operations.builds import source as builds
-from rigup.operations.primitives import jobs, remote
+from rigup.operations.primitives import jobs, proxy, remote
 from rigup.operations.primitives.jobs import Job
 from rigup.operations.primitives.remote import Output
 from rigup.plan import Build
@@ -64,7 +64,7 @@ def test_a_unit_that_is_being_stopped_is_waited_for_before_it_is_started_again(
 ) -> None:
     systemd = Systemd(monkeypatch, "deactivating", "deactivating", "failed", "active", "inactive")
     jobs.run(host, JOB)
-    assert systemd.told == ["systemctl reset-failed", "systemd-run --quiet"]
+    assert systemd.told == ["sh -c", "systemd-run --quiet"]
     assert systemd.states == ["inactive"]
 
 
@@ -155,7 +155,7 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_again_only_once_i
     else:
         environments._provide(host, ENVIRONMENT, "e", PackageSource(), ())
     assert left == [["inactive"]]
-    assert systemd.told == ["systemctl reset-failed", "systemd-run --quiet"]
+    assert systemd.told == ["sh -c", "systemd-run --quiet"]
 
 
 DOWNLOAD = Job("rigup-weights-x", "weights", ("true",), (), quiet_seconds=180, computes=False)
@@ -192,6 +192,30 @@ def test_a_job_that_only_looks_now_and_then_does_not_compute(host: Any, monkeypa
     systemd.shown = lambda now: f"CPUUsageNSec={int(now * 1e5)}\n"
     with pytest.raises(HostFailed, match=r"15 min 00 s .*: none"):
         jobs.run(host, JOB)
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"), [(5, "take another file"), (1, "on the host: journalctl -u rigup-build-x")]
+)
+def test_what_to_do_depends_on_how_a_job_ended(
+    host: Any, monkeypatch: pytest.MonkeyPatch, status: int, hint: str
+) -> None:
+    systemd = Systemd(monkeypatch, "inactive", "failed")
+    systemd.shown = lambda now: f"ExecMainStatus={status}"
+    monkeypatch.setattr(jobs, "_last_words", lambda *_: "no such file")
+    with pytest.raises(HostFailed) as caught:
+        jobs.run(host, replace(JOB, hints={5: "take another file"}))
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_a_job_that_downloads_has_the_hosts_proxy(host: Any, monkeypatch: pytest.MonkeyPatch, private: bool) -> None:
+    words: list[str] = []
+    systemd = Systemd(monkeypatch, "inactive", "active", "inactive")
+    monkeypatch.setattr(jobs.remote, "check_output", lambda host, *given, **_: words.extend(given))
+    jobs.run(host, replace(JOB, private_network=private))
+    assert systemd.told == ["sh -c"]
+    assert (f"--property={proxy.PROPERTY}" in words) is not private
 
 
 @pytest.mark.parametrize(

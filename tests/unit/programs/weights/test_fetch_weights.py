@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rigup.programs.weights.weights_folder import EXIT_GONE
 from tests.unit.programs.conftest import Weights, wait_for
 
 
@@ -45,7 +46,7 @@ def test_a_file_of_ollamas_registry_is_asked_for_by_its_hash(weights: Weights) -
     assert not any(request["authorization"] for request in weights.requests())
 
     gone = weights.run(weights.job("config.json", blobs=f"{blobs}/none", folder=f"{weights.folder}-2"))
-    assert gone.returncode != 0 and "(404); update the lock" in gone.stderr
+    assert gone.returncode == EXIT_GONE and "(404)" in gone.stderr
 
     weights.hub.faults(gated=True)
     denied = weights.run(weights.job("config.json", blobs=blobs, folder=f"{weights.folder}-3"))

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from rigup.programs.weights import fetch_weights
-from rigup.programs.weights.weights_folder import load_job
+from rigup.programs.weights.weights_folder import EXIT_DENIED, EXIT_GONE, load_job
 from tests.unit.programs.conftest import Weights, wait_for
 
 MODEL = "model-00001.gguf"
@@ -212,7 +212,7 @@ def test_it_gives_up_and_says_why(weights: Weights) -> None:
         (
             {},
             "0" * 40,
-            "{hub} has no config.json in {repo} at revision " + "0" * 40 + " (404); update the lock",
+            "{hub} has no config.json in {repo} at revision " + "0" * 40 + " (404)",
         ),
     ],
     ids=["401", "403", "404"],
@@ -224,7 +224,7 @@ def test_a_final_no_is_final_at_once(
     before = len(weights.requests())
 
     done = weights.run(weights.job("config.json", **({"revision": revision} if revision else {})))
-    assert done.returncode == 4
+    assert done.returncode == (EXIT_GONE if revision else EXIT_DENIED)
     assert done.stderr == f"error: {message.format(hub=weights.hub.url, repo=weights.repo)}\n"
     assert len(weights.requests()) == before + 1
 

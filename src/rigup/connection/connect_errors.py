@@ -18,6 +18,11 @@ _REASONS = (
         "check the name in the inventory, or set ssh_hostname",
     ),
     *host_keys.REASONS,
+    (
+        r"ProxyCommand ended with (.*)",
+        "its ProxyCommand ended with {}",
+        "check what ProxyCommand in ssh_config connects through",
+    ),
     (r"Authentication error \(([^()]+)\)", "the host accepts none of the offered keys ({})", _NAME_THE_KEY),
     (r"Authentication error|Authentication failed", "the host accepts none of the offered keys", _NAME_THE_KEY),
     (r"No authentication methods", "no SSH key to offer", _NAME_THE_KEY),

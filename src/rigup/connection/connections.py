@@ -41,6 +41,7 @@ class Connections:
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         host_keys.check_host_keys()
+        pyinfra_internals.watch_proxy_commands()
         self.sudo_password = sudo_password
         names = [(name, host_keys.with_policy(name, connection_data(name, data))) for name, data in hosts.items()]
         parallel = min(PARALLEL_HOSTS, len(names))

@@ -69,6 +69,8 @@ class RigupSSHConnector(SSHConnector):
         except (ConnectError, AttributeError) as error:  # the latter where it is a jump host's key: pyinfra stumbles
             if text := host_keys.mismatch(error, self.client):
                 raise ConnectError(text) from None
+            if text := pyinfra_internals.proxy_end(self.client):
+                raise ConnectError(f"ProxyCommand ended with {text}") from None
             raise
         self._stop_watching()
         self._watching = gevent.spawn(liveness.watch, self.client.get_transport())

@@ -6,10 +6,12 @@ against the installed release.
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +31,11 @@ from pyinfra.connectors.sshuserclient import client as ssh_client
 from pyinfra.connectors.sshuserclient.client import AcceptNewPolicy, StrictPolicy, WarningPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, make_unix_command_for_host
 from pyinfra.context import ctx_config, ctx_host, ctx_state
+
+from rigup.printable import one_line
+
+PROXY_SECONDS = 1.0
+MOST_PROXY_BYTES = 1 << 16
 
 __all__ = [
     "AcceptNewPolicy",
@@ -244,6 +251,48 @@ class _QuickAckSocket:
         if hasattr(socket, "TCP_QUICKACK"):
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         return data
+
+
+class WatchedProxyCommand(paramiko.ProxyCommand):
+    """A ProxyCommand whose end is one: paramiko's own reads on for ever, and stumbles over ending it again."""
+
+    def recv(self, size: int) -> bytes:
+        """As a socket's: what has come, up to `size`; empty at the end."""
+        assert self.process.stdout
+        if not select.select([self.process.stdout], [], [], self.timeout)[0]:
+            raise TimeoutError
+        return os.read(self.process.stdout.fileno(), size)
+
+    def close(self) -> None:
+        """Ends the program, if it has not ended."""
+        with suppress(ProcessLookupError):
+            super().close()
+
+    def last_words(self) -> str:
+        """How the program ended, with the last line of its standard error; "" while it runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(PROXY_SECONDS)
+        if self.process.returncode is None:
+            return ""
+        said = b""
+        assert self.process.stderr
+        while len(said) < MOST_PROXY_BYTES and select.select([self.process.stderr], [], [], 0)[0]:
+            if not (chunk := os.read(self.process.stderr.fileno(), MOST_PROXY_BYTES)):
+                break
+            said += chunk
+        lines = [one_line(line) for line in said.decode(errors="replace").splitlines() if line.strip()]
+        return f"{self.process.returncode}" + (f": {lines[-1]}" if lines else "")
+
+
+def watch_proxy_commands() -> None:
+    """Has every ProxyCommand of ssh_config watched."""
+    ssh_client.ProxyCommand = WatchedProxyCommand
+
+
+def proxy_end(client: Any) -> str:
+    """The last words of the ProxyCommand that a client tried to connect through; "" without one, or while it runs."""
+    sock = getattr(client, "_ssh_config", {}).get("sock")
+    return sock.last_words() if isinstance(sock, WatchedProxyCommand) else ""
 
 
 # ssh_config and host keys

@@ -62,7 +62,11 @@ def package_problem(probe: Probe, driver: DriverPlan, packages: DriverPackages, 
 
     module: the version of NVIDIA's module for the kernel that boots next; "" without one.
     """
-    return "; ".join(_package_problems(probe, driver, packages, module))
+    problems = list(_package_problems(probe, driver, packages, module))
+    wanted = {*packages.at_version, *packages.beside, *unpinned_packages(probe, driver)}
+    if problems and (held := [name for name in probe.held if name in wanted]):
+        problems.append(f"ends somebody's hold (apt-mark hold {' '.join(held)})")
+    return "; ".join(problems)
 
 
 def _package_problems(probe: Probe, driver: DriverPlan, packages: DriverPackages, module: str) -> Iterator[str]:

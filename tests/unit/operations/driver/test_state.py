@@ -94,6 +94,13 @@ def test_every_problem_with_the_packages_is_told() -> None:
     assert "nvidia-settings" in first and "nvidia-persistenced" in second and KERNEL in third
 
 
+def test_a_hold_that_somebody_set_is_said_to_end_where_its_package_moves() -> None:
+    held = ("linux-image-amd64", "nvidia-open")
+    assert package_problem(replace(GOOD, held=held), PLAN, PACKAGES, module="580.178.04") == ""
+    moved = replace(having(packages={**THERE, "nvidia-open": "590.48.01-1"}), held=held)
+    assert package_problem(moved, PLAN, PACKAGES, module="580.178.04").endswith("(apt-mark hold nvidia-open)")
+
+
 DEBIAN = {"nvidia-modprobe": "570.133.07-1", "libnvidia-ml1": "550.163.01-2", "nvidia-smi": "550.163.01-2"}
 UBUNTU = {
     "linux-modules-nvidia-580-open-generic": "6.8.0-60.63+1",

@@ -58,7 +58,7 @@ class RigupSSHConnector(SSHConnector):
         if said.isdigit() and int(said):
             arguments["timeout"] = int(said)
         arguments["banner_timeout"] = arguments["timeout"]
-        arguments["transport_factory"] = pyinfra_internals.prompt_transport
+        arguments["transport_factory"] = host_keys.transport
         return arguments
 
     def connect(self) -> None:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -318,6 +319,27 @@ def looked_up(file: str | None, hostname: str) -> Mapping[str, str]:
 def replace_host_key_policies(choose: Callable[[str | None], Any]) -> None:
     """Clients take what `choose` returns for a value of StrictHostKeyChecking; None where nothing gives one."""
     ssh_client.get_missing_host_key_policy = choose
+
+
+_PARSE_CONFIG, _GET_HOST_KEYS = ssh_client.SSHClient.parse_config, ssh_client.get_host_keys
+_alias: ContextVar[str] = ContextVar("rigup_host_key_alias", default="")
+
+
+def replace_known_hosts(choose: Callable[[Any, tuple[str, ...], str], Any]) -> None:
+    """Clients look for host keys in what `choose` returns for paramiko's own, their files and HostKeyAlias."""
+
+    def parse_config(client: Any, hostname: str, *rest: Any, **more: Any) -> Any:
+        found = _PARSE_CONFIG(client, hostname, *rest, **more)  # which may connect to jump hosts first
+        _alias.set(looked_up(more.get("ssh_config_file"), hostname).get("hostkeyalias", ""))
+        return found
+
+    ssh_client.SSHClient.parse_config = parse_config
+    ssh_client.get_host_keys = lambda files: choose(_GET_HOST_KEYS(files), tuple(files), _alias.get())
+
+
+def known_hosts(client: Any) -> Any:
+    """Where a client looks for host keys."""
+    return client._host_keys
 
 
 def known_hosts_file(client: Any) -> Path:

@@ -74,6 +74,22 @@ def test_one_whose_module_does_not_compile_is_taken_out_of_apts_way(fleet: GpuFl
     assert fleet.host.answers()
 
 
+def test_nvidias_own_that_does_not_compile_is_told_with_its_cause_and_a_later_one(fleet: GpuFleet) -> None:
+    without_driver(fleet)
+    fleet.host.tell(f"echo {OLD} >/etc/lab-gpus/does_not_compile")
+    fleet.describe_gpus(OLD)
+    for _ in range(2):  # the second time dpkg finds it half installed
+        said = error(fleet.apply("--reboot", expect=1))
+        assert "nvidia-kernel-open-dkms" in said["message"] and "error: implicit declaration" in said["message"]
+        assert f"rigup lock --upgrade driver={NEW}" in said["hint"]
+    drift = fleet.rigup("diff", "--json", expect=1).json["hosts"][0]["drift"]
+    assert any("nvidia-kernel-open-dkms" in one["message"] for one in drift if one["what"] == "packages")
+    fleet.describe_gpus(NEW)
+    fleet.apply("--reboot")
+    assert fleet.loaded() == NEW and fleet.host.answers()
+    fleet.host.tell("rm /etc/lab-gpus/does_not_compile")
+
+
 def test_ubuntus_own_is_kept_if_so_said_and_else_replaced(fleet: GpuFleet) -> None:
     without_driver(fleet)
     modules = f"linux-modules-nvidia-580-open-{os.uname().release}"

@@ -100,6 +100,53 @@ def distrusted(line: CommandLine, name: str, address: str) -> str:
     return why
 
 
+def test_a_host_key_under_an_alias(line: CommandLine, lab: Lab) -> None:
+    machine, other = lab.machines
+    known = line.home / ".ssh/known_hosts"
+    line.describe(["box"])
+    known.parent.mkdir(exist_ok=True)
+    known.write_text(host_keys(other, outside(machine)) + host_keys(machine, "box.alias"))
+    line.ssh_config(config(machine, "box", known))
+    assert distrusted(line, "box", outside(machine)) == CHANGED
+    line.ssh_config(config(machine, "box", known, "root", "HostKeyAlias box.alias"))
+    assert changes(line.run(*ASK_CHANGES), "box")
+
+
+def test_the_certificate_of_a_host(line: CommandLine, machine: Machine, tmp_path: Path) -> None:
+    """OpenSSH's own sshd shows it; the authority is known, the host's key is not."""
+    key, known = "ssh_host_ed25519_key.pub", line.home / ".ssh/known_hosts"
+    (tmp_path / key).write_text((machine.folder / key).read_text())
+    for words in (
+        ("-t", "ed25519", "-N", "", "-f", "authority"),
+        ("-s", "authority", "-I", machine.name, "-h", "-n", machine.address, key),
+    ):
+        subprocess.run(["ssh-keygen", "-q", *words], cwd=tmp_path, check=True)
+    shown = (tmp_path / key.replace(".pub", "-cert.pub")).read_text()
+    machine.ssh("cat >/etc/ssh/lab-cert.pub", input=shown, check=True)
+    machine.ssh("echo HostCertificate /etc/ssh/lab-cert.pub >/etc/ssh/sshd_config.d/lab-cert.conf", check=True)
+    machine.ssh("systemctl reload ssh", check=True)
+    line.describe(["box"])
+    line.ssh_config(config(machine, "box", known))
+    known.parent.mkdir(exist_ok=True)
+    try:
+        known.write_text(f"@cert-authority *.elsewhere {(tmp_path / 'authority.pub').read_text()}")
+        assert distrusted(line, "box", outside(machine)) == UNKNOWN
+        known.write_text(f"@cert-authority {machine.address} {(tmp_path / 'authority.pub').read_text()}")
+        assert changes(line.run(*ASK_CHANGES), "box")
+    finally:
+        machine.ssh("rm /etc/ssh/sshd_config.d/lab-cert.conf; systemctl reload ssh", check=True)
+
+
+def test_a_proxy_command_that_ends_is_told_with_its_last_line(line: CommandLine, machine: Machine) -> None:
+    line.describe(["box"])
+    ended = "ProxyCommand sh -c 'echo bastion is down >&2; exit 7'"
+    line.ssh_config(config(machine, "box", machine.lab.known_hosts, "root", ended))
+    done = line.run(*ASK_CHANGES)
+    ((message, _),) = done.errors
+    assert done.code == 2 and message.endswith("ended with 7: bastion is down")
+    assert "Traceback" not in done.text
+
+
 def test_a_jump_host_whose_key_is_checked_too(line: CommandLine, lab: Lab) -> None:
     jump, target = lab.machines
     known = line.home / ".ssh/known_hosts"
@@ -413,3 +460,18 @@ def test_limit_names_hosts(line: CommandLine, lab: Lab) -> None:
     line.describe([machine.inventory for machine in lab.machines])
     second = lab.machines[1].name
     assert list(line.run(*ASK_CHANGES, "--limit", second).hosts) == [second]
+
+
+def test_a_login_shell_that_hangs_fails_its_host_alone(line: CommandLine, lab: Lab) -> None:
+    hanging, other = lab.machines
+    name, data = hanging.inventory
+    line.describe([(name, {**data, "ssh_user": "ops"}), other.inventory])
+    with prepended(hanging, "/home/ops/.bashrc", "sleep 1000\n"):
+        began = time.monotonic()
+        done = line.run(*ASK_CHANGES)
+        took = time.monotonic() - began
+        hanging.ssh("pkill -u ops sleep")
+    assert done.hosts[other.name]["changes"] != []
+    (error,) = done.hosts[name]["errors"]
+    assert "login shell" in error["message"]
+    assert took < 100, "the whole handshake has three minutes"

@@ -18,6 +18,7 @@ from rigup.connection import host_keys, pyinfra_internals
 from rigup.connection.connect_errors import connect_error
 from rigup.connection.connector import RigupSSHConnector
 from rigup.connection.handshake import Handshake, WaitingFor
+from rigup.connection.proxy_command import watch_proxy_commands
 from rigup.connection.pyinfra_internals import ConnectError
 from rigup.connection.ssh_config import connection_data
 from rigup.connection.sudo import shake_hands_as_root
@@ -41,7 +42,7 @@ class Connections:
         logging.getLogger("pyinfra").propagate = False
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
         host_keys.check_host_keys()
-        pyinfra_internals.watch_proxy_commands()
+        watch_proxy_commands()
         self.sudo_password = sudo_password
         names = [(name, host_keys.with_policy(name, connection_data(name, data))) for name, data in hosts.items()]
         parallel = min(PARALLEL_HOSTS, len(names))

@@ -29,6 +29,7 @@ from rigup.connection.command_channel import (
 )
 from rigup.connection.fact_cache import CURRENT_READER, READ_ONLY, FactReader
 from rigup.connection.login_shell import for_any_shell, reading, strip_preamble, with_marker, writing
+from rigup.connection.proxy_command import proxy_end
 from rigup.connection.pyinfra_internals import CommandOutput, ConnectError, SSHConnector, get_file_io
 from rigup.connection.ssh_config import ssh_config
 
@@ -69,7 +70,7 @@ class RigupSSHConnector(SSHConnector):
         except (ConnectError, AttributeError) as error:  # the latter where it is a jump host's key: pyinfra stumbles
             if text := host_keys.mismatch(error, self.client):
                 raise ConnectError(text) from None
-            if text := pyinfra_internals.proxy_end(self.client):
+            if text := proxy_end(self.client):
                 raise ConnectError(f"ProxyCommand ended with {text}") from None
             raise
         self._stop_watching()

@@ -6,12 +6,10 @@ against the installed release.
 
 from __future__ import annotations
 
-import os
-import select
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
@@ -32,11 +30,6 @@ from pyinfra.connectors.sshuserclient import client as ssh_client
 from pyinfra.connectors.sshuserclient.client import AcceptNewPolicy, StrictPolicy, WarningPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command, make_unix_command_for_host
 from pyinfra.context import ctx_config, ctx_host, ctx_state
-
-from rigup.printable import one_line
-
-PROXY_SECONDS = 1.0
-MOST_PROXY_BYTES = 1 << 16
 
 __all__ = [
     "AcceptNewPolicy",
@@ -254,46 +247,14 @@ class _QuickAckSocket:
         return data
 
 
-class WatchedProxyCommand(paramiko.ProxyCommand):
-    """A ProxyCommand whose end is one: paramiko's own reads on for ever, and stumbles over ending it again."""
-
-    def recv(self, size: int) -> bytes:
-        """As a socket's: what has come, up to `size`; empty at the end."""
-        assert self.process.stdout
-        if not select.select([self.process.stdout], [], [], self.timeout)[0]:
-            raise TimeoutError
-        return os.read(self.process.stdout.fileno(), size)
-
-    def close(self) -> None:
-        """Ends the program, if it has not ended."""
-        with suppress(ProcessLookupError):
-            super().close()
-
-    def last_words(self) -> str:
-        """How the program ended, with the last line of its standard error; "" while it runs."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(PROXY_SECONDS)
-        if self.process.returncode is None:
-            return ""
-        said = b""
-        assert self.process.stderr
-        while len(said) < MOST_PROXY_BYTES and select.select([self.process.stderr], [], [], 0)[0]:
-            if not (chunk := os.read(self.process.stderr.fileno(), MOST_PROXY_BYTES)):
-                break
-            said += chunk
-        lines = [one_line(line) for line in said.decode(errors="replace").splitlines() if line.strip()]
-        return f"{self.process.returncode}" + (f": {lines[-1]}" if lines else "")
+def replace_proxy_command(kind: type[paramiko.ProxyCommand]) -> None:
+    """Clients start the ProxyCommand of ssh_config as one of this kind."""
+    ssh_client.ProxyCommand = kind
 
 
-def watch_proxy_commands() -> None:
-    """Has every ProxyCommand of ssh_config watched."""
-    ssh_client.ProxyCommand = WatchedProxyCommand
-
-
-def proxy_end(client: Any) -> str:
-    """The last words of the ProxyCommand that a client tried to connect through; "" without one, or while it runs."""
-    sock = getattr(client, "_ssh_config", {}).get("sock")
-    return sock.last_words() if isinstance(sock, WatchedProxyCommand) else ""
+def socket_of(client: Any) -> Any:
+    """What a client was told to connect through, None for a connection of its own."""
+    return getattr(client, "_ssh_config", {}).get("sock")
 
 
 # ssh_config and host keys

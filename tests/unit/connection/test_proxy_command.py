@@ -13,9 +13,9 @@ import paramiko
 import pytest
 from pyinfra.connectors.sshuserclient import client as ssh_client
 
-from rigup.connection import pyinfra_internals
+from rigup.connection import proxy_command
 from rigup.connection.connect_errors import connect_error
-from rigup.connection.pyinfra_internals import WatchedProxyCommand, proxy_end, watch_proxy_commands
+from rigup.connection.proxy_command import WatchedProxyCommand, proxy_end, watch_proxy_commands
 from tests.hostile import ends
 from tests.unit.ssh_server import SshServer
 
@@ -55,7 +55,7 @@ def test_how_it_ended(command: str, words: str) -> None:
 
 
 def test_one_that_runs_has_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyinfra_internals, "PROXY_SECONDS", 0.01)
+    monkeypatch.setattr(proxy_command, "END_SECONDS", 0.01)
     with ends(), through("sleep 60") as (client, sock):
         sock.settimeout(0.01)
         with pytest.raises(TimeoutError):

@@ -100,7 +100,7 @@ def test_a_source_of_the_toolkit_as_nvidias_guide_writes_it_is_put_aside_before_
     monkeypatch.setattr(toolkit.remote, "check_output", lambda _, *words, **__: sent.append(words))
     monkeypatch.setattr(toolkit.remote, "script", lambda *_, **__: "")
     monkeypatch.setattr(toolkit.remote, "write_file", lambda _, path, text: sent.append(("write", path)))
-    monkeypatch.setattr(toolkit.commands, "update", lambda *_: (_ for _ in ()).throw(HostFailed("end")))
+    monkeypatch.setattr(toolkit.commands, "update", lambda *_, **__: (_ for _ in ()).throw(HostFailed("end")))
     with pytest.raises(HostFailed):
         toolkit._have(host, source, "580.178.04", installed=False)
     assert sent[0] == ("mv", path, f"{path}.disabled")

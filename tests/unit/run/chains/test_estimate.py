@@ -19,7 +19,7 @@ CHANGES = (
     "base: Debian packages curl, git",
     "driver: driver held at 580.95.05, nouveau off",
     "driver: driver 580.95.05: not installed",
-    "driver: load driver 580.95.05: the kernel runs no driver; reboots where it must",
+    "driver: load driver 580.95.05: none is loaded",
     "engine: build llama.cpp-b11434-4711",
     "weights: some/model Q4",
     "service: release of chat",

@@ -171,7 +171,7 @@ class PlainProgress(ProgressView):
         now, step = time.monotonic(), self.step_of(progress)
         if progress.text.split(":")[0] != step.text.split(":")[0] or now - step.shown >= PLAIN_EVERY_SECONDS:
             step.text, step.shown = progress.text, now
-            took = f"({seconds_text(now - step.began)})" if now - step.began >= 1 else ""
+            took = f"({seconds_text(now - step.began)})" if now - step.began >= 1 and not progress.ended else ""
             self._print(progress, progress_text(progress, step.rate), took)
 
     def _print(self, progress: Progress, *figures: str) -> None:

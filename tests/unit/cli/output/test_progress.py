@@ -133,3 +133,11 @@ def test_the_end_of_a_chain_is_a_line_only_where_it_says_how(capsys: pytest.Capt
         view.show(ended("", chain=""))
         view.show(ended(text="done in 4.08 s"))
         assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_how_long_a_chain_took_is_said_once(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+    view = live.PlainProgress()
+    view.show(weights(0))
+    clock.now += 4
+    view.show(ended(text="done in 4.00 s"))
+    assert capsys.readouterr().err.splitlines()[-1] == "gpu1  weights  done in 4.00 s"

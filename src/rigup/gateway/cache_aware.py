@@ -144,8 +144,6 @@ def _choosing(port: int, number: int, copies: int) -> list[str]:
         f"http-request disable-l7-retry if {{ be_conn gt {copies} }}",
         "http-request del-header authorization",
         "http-request del-header x-api-key",
-        # engines do not ask for it
-        "http-request set-header content-type application/json",
         # it tells clients its addresses
         "http-response del-header x-smg- -m beg",
         "option httpchk GET /readiness",

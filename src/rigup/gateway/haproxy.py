@@ -19,6 +19,7 @@ from rigup.gateway.paths import (
     KEYS_FILE,
     MODELS_FILE,
 )
+from rigup.gateway.request_body import ONE_MODEL
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.gateway.servers import HELD, backend_name, server_name
 from rigup.gateway_settings import Gateway, GatewayPlan, Route
@@ -146,11 +147,18 @@ def _frontend(plan: GatewayPlan) -> list[str]:
         f"acl endpoint path {' '.join(ENDPOINTS)}",
         _answer(404, responses.NOT_FOUND, "unless { method POST } endpoint"),
         *(_rates() if gateway.clients else ()),
+        _answer(415, responses.ENCODED, "if { req.fhdr(content-encoding) -m found }"),
         _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
         "http-request wait-for-body time 60s",
         _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
         f"http-request set-var(txn.model) req.body,json_query('$.model'),bytes(0,{LONGEST_MODEL})",
         _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
+        # all that is text to HAProxy ends with its first null
+        "http-request set-var(txn.size) req.body_len",
+        f"acl one-model req.body -m reg {_quoted(ONE_MODEL)}",
+        _answer(400, responses.NOT_ONE_MODEL, "unless one-model { req.body,length,sub(txn.size) -m int eq 0 }"),
+        # as what the body was read here; some engines go by it
+        "http-request set-header content-type application/json",
         *_known(plan),
         *cache_aware.rules(plan),
         *(

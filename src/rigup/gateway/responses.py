@@ -26,6 +26,12 @@ NOT_FOUND = error("This gateway has no such endpoint", code="not_found")
 NO_MODEL = error(
     "Name a model, in JSON and before anything nested deeper than 20 levels", param="model", code="model_required"
 )
+NOT_ONE_MODEL = error(
+    "The body must be a JSON object in UTF-8 with one model; write the keys beside it in ASCII, without escapes",
+    param="model",
+    code="model_ambiguous",
+)
+ENCODED = error("Send the body as it is, without Content-Encoding", code="content_encoding")
 NOT_YOURS = error("This API key may not use this model", param="model", code="model_not_allowed")
 TOO_LARGE = error("The request is larger than this gateway accepts", code="request_too_large")
 TOO_MANY = error("Too many requests per minute for this API key", "rate_limit_error", "rate_limit_exceeded")

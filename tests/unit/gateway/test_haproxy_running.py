@@ -41,7 +41,7 @@ CHAT = "/v1/chat/completions"
 class Engine(ThreadingHTTPServer):
     """Stands for an engine. heard: the headers of its requests, in lower case. status: what it answers.
 
-    free: it answers while this is set.
+    read: the bodies of its requests. free: it answers while this is set.
     """
 
     daemon_threads = True
@@ -49,6 +49,7 @@ class Engine(ThreadingHTTPServer):
     def __init__(self, port: int = 0, status: int = 200) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.heard: list[dict[str, str]] = []
+        self.read: list[bytes] = []
         self.status, self.free = status, threading.Event()
         self.free.set()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -70,6 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.server.read.append(body)
         self.server.heard.append({name.lower(): value for name, value in self.headers.items()})
         self.server.free.wait(SAFETY_S)
         self.answer(self.server.status, {"bytes": len(body)})

@@ -12,6 +12,8 @@ from rigup.artifacts import LockedSmg
 from rigup.units import Frozen, Port
 
 _Limit = Annotated[int, Field(ge=1, le=1_000_000)]
+MOST_CLIENTS = 7_800
+"""Connections of clients that a gateway takes at once. A few more are for metrics and ACME."""
 
 
 LETS_ENCRYPT = "https://acme-v02.api.letsencrypt.org/directory"
@@ -72,8 +74,9 @@ class Gateway(Frozen):
 
     kind: how it chooses a backend. services: those that it offers, each "GROUP" or "GROUP/SERVICE"; None for all.
     weights: by the same names; 1 where nothing is said, and 0 takes no new requests. hold: seconds for which a request
-    waits while no engine can take it. body_limit_mib: the largest request. metrics_listen, metrics_port: of HAProxy's
-    exporter, which asks for no key. cache_port: that and the next one are smg's, on loopback.
+    waits while no engine can take it. body_limit_mib: the largest request. connections_per_address: that clients may
+    have from one address, or one /64 of IPv6. metrics_listen, metrics_port: of HAProxy's exporter, which asks for no
+    key. cache_port: that and the next one are smg's, on loopback.
     """
 
     kind: Literal["least_connections", "cache_aware"] = "least_connections"
@@ -85,6 +88,7 @@ class Gateway(Frozen):
     weights: dict[str, Annotated[int, Field(ge=0, le=256)]] = {}
     hold: Annotated[int, Field(ge=0, le=3600)] = 0
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
+    connections_per_address: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] = 4_000
     metrics_listen: str = "127.0.0.1"
     metrics_port: Port = 8405
     cache_port: Annotated[int, Field(ge=1, le=65534)] = 8406

@@ -281,6 +281,17 @@ def test_a_changed_configuration_ends_no_connection(fleet: GatewayFleet) -> None
     assert changes(fleet) == [f"gateway for {MODEL}"]
 
 
+def test_a_limit_of_memory_costs_no_restart(fleet: GatewayFleet) -> None:
+    host, limit = fleet.gateway, f"systemctl show {UNIT} -P MemoryMax"
+    # as rigup wrote the unit before it had one
+    host.tell(f"sed -i /^MemoryMax=/d /etc/systemd/system/{UNIT}; systemctl daemon-reload")
+    assert host.tell(limit) == "infinity"
+    before = host.show(RUNS, UNIT)
+    assert changes(fleet) == [f"gateway for {MODEL}"]
+    assert host.show(RUNS, UNIT) == before
+    assert int(host.tell(limit)) > 0
+
+
 def test_a_host_that_dies_costs_nobody_an_answer(fleet: GatewayFleet) -> None:
     host = fleet.hosts[0]
 

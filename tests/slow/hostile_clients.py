@@ -8,6 +8,7 @@ Prints JSON: for each attack what was answered. SLOW: how many connections never
 from __future__ import annotations
 
 import json
+import resource
 import select
 import socket
 import sys
@@ -24,9 +25,9 @@ SECONDS = 20.0
 NAMES = (f"{MODEL}\n", f"{MODEL}\r\nX: y", "a\0b", "%[env(PATH)]", '"}', "x" * 100_000)
 
 
-def connect() -> socket.socket:
-    """A connection to the gateway."""
-    return socket.create_connection(("127.0.0.1", PORT), timeout=SECONDS)
+def connect(address: str = "127.0.0.1") -> socket.socket:
+    """A connection to the gateway, from one of this machine's addresses."""
+    return socket.create_connection(("127.0.0.1", PORT), timeout=SECONDS, source_address=(address, 0))
 
 
 def statuses(sent: bytes) -> list[str]:
@@ -117,6 +118,32 @@ def slow_heads() -> dict[str, object]:
     }
 
 
+def flood(address: str, sent: bytes, piece: bytes, rounds: int) -> list[str]:
+    """What others are answered while one address without a key has all connections that it gets.
+
+    sent: on each of 8,200; piece: afterwards on each that is left, so many times.
+    """
+    links: list[socket.socket] = []
+    others: list[str] = []
+    for number in range(8200):
+        with suppress(OSError):
+            link = connect(address)
+            links.append(link)
+            link.sendall(sent)
+        if number % 500 == 0:
+            others += asked(MODEL)
+    for link in links:
+        link.setblocking(False)
+    for _ in range(rounds):
+        for link in links:
+            with suppress(OSError):
+                link.send(piece)
+    others += asked(MODEL)
+    for link in links:
+        link.close()
+    return others
+
+
 def slow_body(head: str) -> tuple[str, float]:
     """The status and the seconds until the connection ends, for a body of a byte a second."""
     began, said = time.monotonic(), b""
@@ -152,6 +179,8 @@ def slow_bodies() -> dict[str, tuple[str, float]]:
 
 
 if __name__ == "__main__":
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, most), most))
     found = {
         "model": [asked(name) for name in NAMES],
         "key": {
@@ -167,5 +196,10 @@ if __name__ == "__main__":
         "smuggled": smuggled(),
         "slow": slow_heads(),
         "slow_bodies": slow_bodies(),
+        "floods": {
+            "idle": flood("127.0.0.2", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"", 0),
+            "silent": flood("127.0.0.3", b"", b"", 0),
+            "long heads": flood("127.0.0.4", b"GET / HTTP/1.1\r\nX: ", b"x" * 65536, 40),
+        },
     }
     print(json.dumps(found))

@@ -24,6 +24,7 @@ from rigup.systemd.service import SANDBOX
 
 PACKAGE = "certbot"
 HTTP = 80
+MOST_OF_CHALLENGES = 100
 CHALLENGES = "/.well-known/acme-challenge/"
 _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
@@ -43,6 +44,9 @@ def challenge_sections(gateway: Gateway, listen: str) -> list[tuple[str, list[st
             "frontend challenges",
             [
                 f"bind {listen}",
+                # of a port that is open to everybody
+                f"maxconn {MOST_OF_CHALLENGES}",
+                "timeout http-keep-alive 1s",
                 "http-request set-log-level silent",
                 f"http-request return status 404 unless {{ method GET }} {{ path_beg {CHALLENGES} }}",
                 "default_backend challenges",

@@ -34,6 +34,8 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(256 * MIB),
     "MALLOC_TRIM_THRESHOLD_": str(256 * MIB),
 }
+# So that a client with a key and many large requests costs the gateway, which comes back, and not the host.
+_MEMORY = "MemoryMax=75%"
 _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
 
@@ -105,6 +107,15 @@ def allowed(plan: GatewayPlan, client: str) -> tuple[str, ...]:
     return tuple(model for model in plan.models if models is None or model in models)
 
 
+def needs_restart(earlier: str, unit: str) -> bool:
+    """Whether a running gateway takes over its next unit by a restart alone; systemd sets memory meanwhile."""
+
+    def others(text: str) -> list[str]:
+        return [line for line in text.strip().splitlines() if line != _MEMORY]
+
+    return others(earlier) != others(unit)
+
+
 def gateway_unit(gateway: Gateway) -> str:
     """The text of the unit. A reload starts new processes that take over the sockets; old ones finish their streams."""
     low = gateway.port < FIRST_FREE_PORT or gateway.acme is not None
@@ -132,6 +143,7 @@ def gateway_unit(gateway: Gateway) -> str:
             "Restart=always",
             "RestartSec=1",
             "SuccessExitStatus=143",
+            _MEMORY,
             f"LimitNOFILE={2 * MOST_CONNECTIONS + 1000}",
             f"RuntimeDirectory={RUNTIME_FOLDER}",
             "RuntimeDirectoryMode=0750",

@@ -22,7 +22,7 @@ from rigup.gateway.paths import (
 from rigup.gateway.request_body import ONE_MODEL
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.gateway.servers import HELD, backend_name, server_name
-from rigup.gateway_settings import Gateway, GatewayPlan, Route
+from rigup.gateway_settings import MOST_CLIENTS, Gateway, GatewayPlan, Route
 from rigup.units import MIB, with_port
 
 # Endpoints whose body names the model. Others of an engine manage it, and stay behind the gateway.
@@ -38,18 +38,35 @@ ENDPOINTS = (
     "/v1/score",
 )
 MOST_CONNECTIONS = 8_000
+# Of the exporter, which must answer when clients have all of theirs.
+MOST_OF_METRICS = 100
+# What HAProxy keeps of a request whose head has no end, and for how long.
+LONGEST_HEAD, HEAD_SECONDS = 65_536, 10
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
 LONGEST_MODEL = 200
 # By client and model, for the metrics: rigup's limits of both names, and a slash.
 USAGE = "stick-table type string len 161 size 10k store http_req_cnt,http_fail_cnt,bytes_in_cnt,bytes_out_cnt"
 LIMITS = "stick-table type string len 32 size 10k expire 2m store gpc0_rate(1m),conn_cur"
+ADDRESSES = "stick-table type ipv6 size 100k expire 1m store conn_cur"
+LIST = "if { method GET } { path /v1/models }"
 # What a buffer holds beside the body: headers, and HAProxy's own list of parts.
 BESIDE_BODY = 65_536
-LOG_FORMAT = (
-    '{"client":"%[var(txn.client)]","model":"%[var(txn.model),json(utf8ps)]","backend":"%s","status":%ST,"bytes_in":%U,'
-    '"bytes_out":%B,"queue_ms":%Tw,"first_byte_ms":%Tr,"total_ms":%Ta,"tries":"%rc","end":"%ts","from":"%ci"}'
+_LOG = (
+    '{"client":"%[var(txn.client)]","model":"%[var(txn.model),json(utf8ps)]","backend":"%s","status":@status@,'
+    '"bytes_in":%U,"bytes_out":%B,"queue_ms":%Tw,"first_byte_ms":@first@,"total_ms":@total@,"tries":"%rc","end":"%ts",'
+    '"from":"%ci"}'
 )
+
+
+def _log(status: str, first: str, total: str) -> str:
+    return _LOG.replace("@status@", status).replace("@first@", first).replace("@total@", total)
+
+
+# HAProxy's own status and times of requests are for frontends that begin with HTTP.
+LOG_FORMAT = _log("%[var(txn.status,0)]", "%[var(txn.first,-1)]", "%[date(0,ms),sub(txn.began)]")
+# Of what was not HTTP, which has no variables.
+LOG_OF_ERRORS = _log("0", "-1", "-1")
 
 
 def configuration(plan: GatewayPlan, certificate: str | None = None) -> str:
@@ -73,11 +90,13 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         ("global", _global(gateway, digest)),
         ("defaults", _defaults()),
         ("frontend api", _frontend(plan)),
+        ("backend models", _models(plan)),
+        ("backend unknown-model", _unknown(plan)),
         *((f"backend {backend_name(route.model)}", _backend(plan, route)) for route in plan.routes),
         *cache_aware.sections(plan, _copies(gateway)),
     ]
     if gateway.clients:
-        sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE])]
+        sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE]), ("backend addresses", [ADDRESSES])]
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
     sections += acme.challenge_sections(gateway, with_port(gateway.listen, acme.HTTP))
@@ -94,11 +113,15 @@ def _global(gateway: Gateway, digest: str) -> list[str]:
         "log stdout len 4096 format raw daemon",
         f"maxconn {MOST_CONNECTIONS}",
         # the whole body must fit, because clients write the model after the messages
-        f"tune.bufsize {gateway.body_limit_mib * MIB + BESIDE_BODY}",
+        f"tune.bufsize {_buffer(gateway)}",
         "ssl-default-bind-options ssl-min-ver TLSv1.2",
         # how long a replaced process may finish its streams
         "hard-stop-after 1h",
     ]
+
+
+def _buffer(gateway: Gateway) -> int:
+    return gateway.body_limit_mib * MIB + BESIDE_BODY
 
 
 def _defaults() -> list[str]:
@@ -106,6 +129,7 @@ def _defaults() -> list[str]:
         "mode http",
         "log global",
         f"log-format {_quoted(LOG_FORMAT)}",
+        f"error-log-format {_quoted(LOG_OF_ERRORS)}",
         "option dontlognull",
         # without it, each event of a stream waits for up to 0.1 s
         "option http-no-delay",
@@ -121,7 +145,7 @@ def _defaults() -> list[str]:
         "srvtcpka-cnt 3",
         "timeout connect 1s",
         "timeout check 5s",
-        "timeout http-request 10s",
+        f"timeout http-request {HEAD_SECONDS}s",
         "timeout http-keep-alive 5m",
         "timeout queue 60s",
         "timeout client 1h",
@@ -137,13 +161,17 @@ def _own_error(status: int, text: str) -> str:
 
 def _frontend(plan: GatewayPlan) -> list[str]:
     gateway = plan.gateway
-    tls = f" ssl crt {ACME_FILE if gateway.acme else CERTIFICATE_FILE} alpn h2,http/1.1" if gateway.tls else ""
+    tls = f" ssl crt {ACME_FILE if gateway.acme else CERTIFICATE_FILE} alpn http/1.1" if gateway.tls else ""
     largest = gateway.body_limit_mib * MIB
     return [
+        "mode tcp",
         f"bind {with_port(gateway.listen, gateway.port)}{tls}",
+        f"maxconn {MOST_CLIENTS}",
+        *(_addresses(gateway) if gateway.clients else ()),
+        *_heads(),
         'http-request return status 200 content-type text/plain string "ok" if { method GET } { path /health }',
         *_clients(gateway),
-        *_models(plan),
+        f"http-request allow {LIST}",
         f"acl endpoint path {' '.join(ENDPOINTS)}",
         _answer(404, responses.NOT_FOUND, "unless { method POST } endpoint"),
         *(_rates() if gateway.clients else ()),
@@ -160,11 +188,53 @@ def _frontend(plan: GatewayPlan) -> list[str]:
         # as what the body was read here; some engines go by it
         "http-request set-header content-type application/json",
         *_known(plan),
+        # texts with variables are for sections that begin with HTTP
+        f"use_backend models {LIST}",
+        f"use_backend unknown-model{_unless_known(plan)}",
         *cache_aware.rules(plan),
         *(
             f"use_backend {backend_name(route.model)} if {{ var(txn.model) -m str {route.model} }}"
             for route in plan.routes
         ),
+    ]
+
+
+def _addresses(gateway: Gateway) -> list[str]:
+    """Nobody takes the gateway away from others with one machine, least of all without a key."""
+    return [
+        # whoever has an IPv6 address has a /64
+        "tcp-request connection track-sc2 src,ipmask(32,64) table addresses",
+        f"tcp-request connection reject if {{ sc2_conn_cur gt {gateway.connections_per_address} }}",
+        # only who has a key keeps a connection
+        "http-after-response set-header connection close unless { var(txn.found) -m found }",
+    ]
+
+
+def _heads() -> list[str]:
+    """Waits for the head of a connection's first request before HTTP does, whose buffer has room for a whole body.
+
+    These rules also see every later request, which is HTTP already. Of HTTP/2, heads are frames, which HAProxy would
+    keep up to a whole buffer, and a connection without a key would stay: it is not offered.
+    """
+    # not an empty line alone: HTTP skips those in front of a request, and would then wait for its head
+    end = '-m reg "[^\\r\\n]\\r?\\n\\r?\\n"'
+    endless = f"{{ var(txn.length) -m int gt {LONGEST_HEAD} }} !{{ req.payload(0,{LONGEST_HEAD}) {end} }}"
+    # what begins no request, such as TLS, is HTTP's to refuse, as is what has an end and is not HTTP
+    alien = '{ req.payload(0,1) -m reg "[\\x01-\\x08\\x0e-\\x1f]" }'
+    return [
+        f"tcp-request inspect-delay {HEAD_SECONDS}s",
+        "tcp-request content set-var(txn.began) date(0,ms)",
+        # req.len itself would be waited for until it is more
+        "tcp-request content set-var(txn.length) req.len",
+        # of a connection that was never HTTP, the line would not be JSON
+        f"tcp-request content set-log-level silent if {endless}",
+        f"tcp-request content reject if {endless}",
+        f"tcp-request content switch-mode http proto h1 if HTTP or {{ req.payload(0,0) {end} }} or {alien}",
+        # it did not come in time
+        "tcp-request content set-log-level silent",
+        "tcp-request content reject",
+        "http-response set-var(txn.first) date(0,ms),sub(txn.began)",
+        "http-after-response set-var(txn.status) status",
     ]
 
 
@@ -182,13 +252,11 @@ def _clients(gateway: Gateway) -> list[str]:
 
 
 def _models(plan: GatewayPlan) -> list[str]:
-    asked = "if { method GET } { path /v1/models }"
+    """The models that there are, or those of the client."""
     if plan.gateway.clients:
-        return [
-            "http-request return status 200 content-type application/json "
-            f'lf-string "%[var(txn.client),map_str({MODELS_FILE})]" {asked}'
-        ]
-    return [_answer(200, responses.model_list(plan.models), asked)]
+        text = f'lf-string "%[var(txn.client),map_str({MODELS_FILE})]"'
+        return [f"http-request return status 200 content-type application/json {text}"]
+    return [_answer(200, responses.model_list(plan.models))]
 
 
 def _rates() -> list[str]:
@@ -218,15 +286,22 @@ def _rates() -> list[str]:
 
 def _known(plan: GatewayPlan) -> list[str]:
     """A model that nobody serves, and one that the client may not use."""
-    names = "%[var(txn.models)]" if plan.gateway.clients else ", ".join(plan.models)
-    text = _quoted(responses.unknown_model(names))
-    unless = f" unless {{ var(txn.model) -m str {' '.join(plan.models)} }}" if plan.models else ""
-    lines = [f"http-request return status 404 content-type application/json lf-string {text}{unless}"]
+    lines = [f"http-request allow{_unless_known(plan)}"]
     if plan.gateway.clients:
         may = f"var(txn.client),concat(/,txn.model),map_str({MODELS_FILE})"
         lines.append(_answer(403, responses.NOT_YOURS, f"unless {{ {may} -m found }}"))
         lines.append("http-request track-sc1 var(txn.client),concat(/,txn.model) table usage")
     return lines
+
+
+def _unless_known(plan: GatewayPlan) -> str:
+    return f" unless {{ var(txn.model) -m str {' '.join(plan.models)} }}" if plan.models else ""
+
+
+def _unknown(plan: GatewayPlan) -> list[str]:
+    names = "%[var(txn.models)]" if plan.gateway.clients else ", ".join(plan.models)
+    text = _quoted(responses.unknown_model(names))
+    return [f"http-request return status 404 content-type application/json lf-string {text}"]
 
 
 def _copies(gateway: Gateway) -> int:
@@ -289,6 +364,8 @@ def _hold() -> list[str]:
 def _metrics(gateway: Gateway) -> list[str]:
     return [
         f"bind {with_port(gateway.metrics_listen, gateway.metrics_port)}",
+        f"maxconn {MOST_OF_METRICS}",
+        "timeout http-keep-alive 1m",
         "http-request set-log-level silent",
         "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
         _answer(404, responses.NOT_FOUND),

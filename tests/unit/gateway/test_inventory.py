@@ -54,6 +54,8 @@ def test_a_bare_key_is_a_gateway_on_loopback_without_clients() -> None:
         ({"hold": -1}, ".hold: must be at least 0, not -1", RANGE),
         ({"hold": 3601}, ".hold: must be at most 3600, not 3601", RANGE),
         ({"body_limit_mib": 65}, ".body_limit_mib: must be at most 64, not 65", RANGE),
+        ({"connections_per_address": 0}, ".connections_per_address: must be at least 1, not 0", RANGE),
+        ({"connections_per_address": 7801}, ".connections_per_address: must be at most 7800, not 7801", RANGE),
         ({"weights": {"box": 257}}, ".weights.box: must be at most 256, not 257", RANGE),
         ({"weights": []}, ".weights: must be a table, not []", KIND),
         ({"services": "box"}, f'.services: {LIST}, not "box"', KIND),

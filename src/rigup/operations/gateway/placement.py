@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand, operation
 from pyinfra.facts.deb import DebPackages
 
 from rigup.errors import HostFailed
-from rigup.gateway.files import EVERY_FILE, PROGRAM, GatewayFiles
+from rigup.gateway.files import EVERY_FILE, PROGRAM, GatewayFiles, needs_restart
 from rigup.gateway.paths import (
     CANDIDATE,
     CONFIGURATION_FILE,
@@ -110,7 +110,7 @@ def _place(host: Host, files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -
     try:
         _write(host, FOLDER, files)
         remote.write_file(host, UNIT_FILE, files.unit.rstrip("\n"))
-        _take_over(host, files, restart=earlier.strip() != files.unit.strip())
+        _take_over(host, files, restart=needs_restart(earlier, files.unit))
         _ask(host, urls)
     except HostFailed as error:
         try:
@@ -154,6 +154,7 @@ def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
     if restart or not remote.run(host, "systemctl", "is-active", "--quiet", UNIT).ok:
         _restart(host)
     else:
+        remote.check_output(host, "systemctl", "daemon-reload")
         answers = tell(host, *state_commands(files.maps))
         if running_digest(answers) != files.digest:
             _reload(host)

@@ -13,13 +13,16 @@ from rigup.facts.network import read_links
 from rigup.gateway.cache_aware import SMG, cached_routes, choosing_name
 from rigup.gateway.paths import ACME_FILE, CERTIFICATE_FILE, SHARED_UNIT, UNIT
 from rigup.gateway.servers import HELD, UP, ServerState, backend_name, read_queues, read_states, server_name, taken_out
-from rigup.gateway_settings import GatewayPlan, Route
+from rigup.gateway_settings import Gateway, GatewayPlan, Route
 from rigup.host import Host
 from rigup.operations.gateway.admin import tell
+from rigup.operations.gateway.http_status import http_status
 from rigup.operations.primitives import remote
+from rigup.operations.service.health import local_address
 from rigup.programs.release_metrics import certificate_end
 from rigup.run.context import RunContext, ask_quietly
 
+PORT_SECONDS = 5
 COMMANDS = ("show stat", "show servers state", f"show ssl cert {CERTIFICATE_FILE}", f"show ssl cert {ACME_FILE}")
 
 
@@ -35,13 +38,24 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
         if gateway and host.connected and run.results[host.name].probe is not None:
             plans[host.name] = gateway.plan
             questions[host.name, "states"] = partial(tell, host, *COMMANDS)
+            questions[host.name, "port"] = partial(http_status, host, health_url(gateway.plan.gateway), PORT_SECONDS)
             if shared := gateway.plan.gateway.shared_address:
                 questions[host.name, "address"] = partial(_holds, host, shared.host)
     answered = ask_quietly(run.state, questions)
     gateways = []
     for name, plan in plans.items():
         answers, result = answered.get((name, "states")), run.results[name]
-        gateways.append(gateway_as_json(plan, answers, answered.get((name, "address"))))
+        port = answered.get((name, "port"))
+        gateways.append(gateway_as_json(plan, answers, answered.get((name, "address")), port == "200"))
+        if answers is not None and port != "200":
+            url, told = health_url(plan.gateway), "no answer" if port in (None, "000") else port
+            result.fail(
+                "failed",
+                HostFailed(
+                    f"{name}: {url}: {told} within {PORT_SECONDS} s, although HAProxy runs",
+                    f"see who has its connections, on the host: ss -Htn sport = :{plan.gateway.port}",
+                ),
+            )
         if answers is None:
             result.fail(
                 "failed", HostFailed(f"{name}: the gateway does not answer", f"on the host: journalctl -u {UNIT}")
@@ -56,6 +70,11 @@ def gateways_of(run: RunContext) -> list[dict[str, Any]]:
             message = f"{name}: no gateway holds {address.host if address else ''}"
             run.results[name].fail("failed", HostFailed(message, f"on the gateways: journalctl -u {SHARED_UNIT}"))
     return gateways
+
+
+def health_url(gateway: Gateway) -> str:
+    """What a gateway answers to everybody, as its host itself asks for it."""
+    return f"{local_address(gateway.listen, gateway.port, tls=gateway.tls is not None)}/health"
 
 
 def _holds(host: Host, address: str) -> bool | None:
@@ -73,10 +92,13 @@ def has_address(text: str, address: str) -> bool | None:
     return any(one.local == address for link in links for one in link.addr_info)
 
 
-def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None, holds: bool | None = None) -> dict[str, Any]:
+def gateway_as_json(
+    plan: GatewayPlan, answers: Sequence[str] | None, holds: bool | None = None, port: bool = True
+) -> dict[str, Any]:
     """A gateway with its backends, in the order of the plan.
 
     answers: to COMMANDS; None if it gave none. holds: whether it has the shared address now; None if that is unknown.
+    port: whether it answers clients.
     """
     stat, servers, *certificates = answers or ("", "")
     states, queues, out = read_states(stat), read_queues(stat), taken_out(servers)
@@ -105,7 +127,7 @@ def gateway_as_json(plan: GatewayPlan, answers: Sequence[str] | None, holds: boo
     return {
         "gateway": plan.host,
         "kind": plan.gateway.kind,
-        "answers": answers is not None,
+        "answers": answers is not None and port,
         "shared_address": plan.gateway.shared_address.host if plan.gateway.shared_address else None,
         "holds_shared_address": holds,
         "prefix_routing_away": [

@@ -105,6 +105,7 @@ def test_it_is_said_which_gateway_has_the_shared_address(
     hosts = [SimpleNamespace(name=name, connected=True) for name in settings]
     run: Any = SimpleNamespace(state=SimpleNamespace(inventory=hosts, pool=Pool(5)), settings=settings, results=results)
     monkeypatch.setattr(gateway_status, "tell", lambda *_: (STAT.replace("DOWN", "UP"), SERVERS, "", ""))
+    monkeypatch.setattr(gateway_status, "http_status", lambda *_: "200")
 
     def ip(host: Any, *words: str) -> Any:
         said = '[{"addr_info":[{"local":"10.0.0.5"}]}]' if host.name == holder else "[{}]"
@@ -147,7 +148,7 @@ def test_who_answers_is_shown_in_the_terminal_and_on_the_page(days: float | None
 
 
 def test_what_is_wrong_fails_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("well", "poor", "mute", "gone")
+    names = ("well", "poor", "full", "mute", "gone")
     settings = {
         name: HostSettings(gateway=GatewaySettings(plan().model_copy(update={"host": name}))) for name in names
     } | {"box": HostSettings()}
@@ -161,7 +162,24 @@ def test_what_is_wrong_fails_its_host(monkeypatch: pytest.MonkeyPatch) -> None:
         return (STAT if host.name == "poor" else STAT.replace("DOWN", "UP"), SERVERS, "")
 
     monkeypatch.setattr(gateway_status, "tell", tell)
+    asked = []
+
+    def http_status(host: Any, url: str, seconds: int) -> str:
+        asked.append((host.name, url, seconds))
+        return "000" if host.name in ("full", "mute") else "200"
+
+    monkeypatch.setattr(gateway_status, "http_status", http_status)
     found = gateways_of(run)
-    assert [(one["gateway"], one["answers"]) for one in found] == [("well", True), ("poor", True), ("mute", False)]
+    assert [(one["gateway"], one["answers"]) for one in found] == [
+        ("well", True),
+        ("poor", True),
+        ("full", False),
+        ("mute", False),
+    ]
+    assert ("well", "http://127.0.0.1:8080/health", 5) in asked
     errors = {name: [error.message for error in result.errors] for name, result in results.items() if result.errors}
-    assert errors == {"poor": ["poor: no backend answers for n"], "mute": ["mute: the gateway does not answer"]}
+    assert errors == {
+        "poor": ["poor: no backend answers for n"],
+        "full": ["full: http://127.0.0.1:8080/health: no answer within 5 s, although HAProxy runs"],
+        "mute": ["mute: the gateway does not answer"],
+    }

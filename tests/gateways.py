@@ -15,6 +15,7 @@ from rigup.project.inventory import LOCK, Project, load_project
 from rigup.project.planning import plan_project
 from rigup.project.settings import settings_by_host
 from rigup.toolkit import toolkit_root
+from tests.certificates import certificate_with_key
 
 BACKENDS = "b" * 32
 # Release 1.13.0 on the package index.
@@ -160,9 +161,9 @@ def write_fleet(folder: Path, fleet: dict[str, dict[str, Any]]) -> Project:
     secrets = {"backends": BACKENDS, "team-a": "a" * 32, "team-b": "c" * 32}
     for name, text in secrets.items():
         (folder / "secrets" / f"{name}.key").write_text(f"{text}\n")
-    certificate = {"gateway.crt": "CERTIFICATE", "gateway.key": "PRIVATE KEY"}
-    for name, kind in certificate.items():
-        (folder / "secrets" / name).write_text(f"-----BEGIN {kind}-----\n-----END {kind}-----\n")
+    certificate, begin, key = certificate_with_key().partition("-----BEGIN PRIVATE KEY")
+    for name, text in {"gateway.crt": certificate, "gateway.key": f"{begin}{key}"}.items():
+        (folder / "secrets" / name).write_text(text)
     for file in (folder / "secrets").iterdir():
         file.chmod(0o600)
     if any(data.get("gateway", {}).get("kind") == CACHE_AWARE for data in fleet.values()):

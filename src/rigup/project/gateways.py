@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -140,8 +141,9 @@ def _certificate(project: Project, gateway: Gateway, where: str) -> str | None:
     """The certificate with its chain, and its key, in one text, as HAProxy reads them."""
     if gateway.tls is None or gateway.tls.acme:
         return None
-    parts, paths = [], []
-    for key, name in (("certificate_file", gateway.tls.certificate_file), ("key_file", gateway.tls.key_file)):
+    files = {"certificate_file": gateway.tls.certificate_file, "key_file": gateway.tls.key_file}
+    paths, parts = {}, []
+    for key, name in files.items():
         path = project.root / user_path(name, f"{where}.tls.{key}")
         text = read_text(path, f"{where}.tls.{key}: {name}")
         kind = "CERTIFICATE" if key == "certificate_file" else "PRIVATE KEY"
@@ -149,28 +151,41 @@ def _certificate(project: Project, gateway: Gateway, where: str) -> str | None:
             raise InputError(
                 f"{where}.tls.{key}: {quoted(name)} does not contain a {kind.lower()} in PEM", "name a .pem file"
             )
-        if key == "key_file" and ("ENCRYPTED PRIVATE KEY" in text or "4,ENCRYPTED" in text):
-            raise InputError(
-                f"{where}.tls.{key}: {name} is encrypted, and HAProxy has no password for it",
-                f"decrypt it: openssl pkey -in {name} -out NEW",
-            )
         if key == "key_file" and path.stat().st_mode & 0o077:
             raise InputError(f"{where}.tls.{key}: {name} is readable by other users", f"chmod 600 {name}")
+        paths[key] = path
         parts.append(text.strip())
-        paths.append(path)
-    if not _belong_together(*paths):
-        raise InputError(
-            f"{where}.tls: the key in {gateway.tls.key_file} does not belong to the certificate in "
-            f"{gateway.tls.certificate_file}",
-            "name the key with which that certificate was made; the server's own certificate stands first in its file",
-        )
+    _check_pair(paths, files, where)
     return "\n".join(parts) + "\n"
 
 
-def _belong_together(certificate: Path, key: Path) -> bool:
-    """Whether the key is that of the certificate; true where OpenSSL here cannot read one of them: HAProxy says why."""
+def _check_pair(paths: Mapping[str, Path], names: Mapping[str, str], where: str) -> None:
+    """Raises InputError unless the key can be read and belongs to the certificate. HAProxy would find that out late.
+
+    paths, names: of both files, by their keys in gateway.tls.
+    """
+    certificate_name, key_name = names["certificate_file"], names["key_file"]
+
+    def password() -> str:
+        raise InputError(
+            f"{where}.tls.key_file: {key_name} is encrypted, and nobody types a passphrase at the gateway",
+            f"write it without one: openssl pkey -in {shlex.quote(key_name)} -out NEW",
+        )
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # how strong it must be is up to the gateway's system
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+        context.load_cert_chain(paths["certificate_file"], paths["key_file"], password)
     except ssl.SSLError as error:
-        return error.reason != "KEY_VALUES_MISMATCH"
-    return True
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise InputError(
+                f"{where}.tls.key_file: {key_name} is not the key of the first certificate in {certificate_name}",
+                "name the key that it was made with, and a file that begins with the certificate and goes on with "
+                "its chain",
+            ) from None
+        raise InputError(
+            f"{where}.tls: OpenSSL cannot read {certificate_name} with {key_name}",
+            f"look at both: openssl x509 -noout -text -in {shlex.quote(certificate_name)}; "
+            f"openssl pkey -noout -check -in {shlex.quote(key_name)}",
+        ) from None

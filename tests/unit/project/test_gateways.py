@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from rigup.errors import InputError
 from rigup.gateway.haproxy import configuration
@@ -272,24 +274,42 @@ def test_a_key_that_is_none(tmp_path: Path, file: str, text: str | None, words: 
     assert hint is None or caught.value.hint == hint
 
 
+_, _, OTHER_KEY = certificate_with_key("gw9.lan").partition("-----BEGIN PRIVATE KEY")
+OTHER_KEY = f"-----BEGIN PRIVATE KEY{OTHER_KEY}"
+PLAIN_KEY = serialization.load_pem_private_key(OTHER_KEY.encode(), None)
+assert isinstance(PLAIN_KEY, EllipticCurvePrivateKey)
+ENCRYPTED = [
+    PLAIN_KEY.private_bytes(serialization.Encoding.PEM, form, serialization.BestAvailableEncryption(b"secret")).decode()
+    for form in (serialization.PrivateFormat.PKCS8, serialization.PrivateFormat.TraditionalOpenSSL)
+]
+NO_PASSPHRASE = ".tls.key_file: secrets/gateway.key is encrypted, and nobody types a passphrase at the gateway"
+DECRYPT = "write it without one: openssl pkey -in secrets/gateway.key -out NEW"
+PAIR = ".tls: OpenSSL cannot read secrets/gateway.crt with secrets/gateway.key"
+LOOK = (
+    "look at both: openssl x509 -noout -text -in secrets/gateway.crt; "
+    "openssl pkey -noout -check -in secrets/gateway.key"
+)
+EMPTY = "-----BEGIN {0}-----\n-----END {0}-----\n"
+
+
 @pytest.mark.parametrize(
     ("file", "text", "mode", "words", "hint"),
     [
+        ("gateway.key", OTHER_KEY, 0o600, ".tls.key_file: secrets/gateway.key is not the key of the first certificate "
+         "in secrets/gateway.crt", "name the key that it was made with, and a file that begins with the certificate "
+         "and goes on with its chain"),
+        *(("gateway.key", text, 0o600, NO_PASSPHRASE, DECRYPT) for text in ENCRYPTED),
+        ("gateway.crt", EMPTY.format("CERTIFICATE"), 0o644, PAIR, LOOK),
+        ("gateway.key", EMPTY.format("PRIVATE KEY"), 0o600, PAIR, LOOK),
         ("gateway.crt", "x", 0o644, '.tls.certificate_file: "secrets/gateway.crt" does not contain a certificate in '
          "PEM", "name a .pem file"),
         ("gateway.key", "x", 0o600, '.tls.key_file: "secrets/gateway.key" does not contain a private key in PEM',
          "name a .pem file"),
         ("gateway.key", None, 0o644, ".tls.key_file: secrets/gateway.key is readable by other users",
          "chmod 600 secrets/gateway.key"),
-        ("gateway.key", "-----BEGIN ENCRYPTED PRIVATE KEY-----", 0o600, ".tls.key_file: secrets/gateway.key is "
-         "encrypted, and HAProxy has no password for it", "decrypt it: openssl pkey -in secrets/gateway.key -out NEW"),
-        ("gateway.key", certificate_with_key("other.lan"), 0o600, ".tls: the key in secrets/gateway.key does not "
-         "belong to the certificate in secrets/gateway.crt", "name the key with which that certificate was made; the "
-         "server's own certificate stands first in its file"),
-        ("gateway.crt", "absent", 0, ".tls.certificate_file: secrets/gateway.crt: No such file or directory", MAY_READ),
     ],
 )  # fmt: skip
-def test_a_certificate_that_is_none(
+def test_a_certificate_that_cannot_be_used(
     tmp_path: Path, file: str, text: str | None, mode: int, words: str, hint: str
 ) -> None:
     project = write_fleet(tmp_path, FLEETS["with_tls"])
@@ -298,8 +318,16 @@ def test_a_certificate_that_is_none(
     if text is not None:
         path.write_text(text)
     path.chmod(mode)
-    if text == "absent":
-        path.unlink()
     with pytest.raises(InputError) as caught:
         settings_of(replace(project))
     assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", hint)
+
+
+@pytest.mark.parametrize(("file", "key"), [("gateway.crt", "certificate_file"), ("gateway.key", "key_file")])
+def test_a_certificate_that_is_absent(tmp_path: Path, file: str, key: str) -> None:
+    project = write_fleet(tmp_path, FLEETS["with_tls"])
+    (tmp_path / "secrets" / file).unlink()
+    with pytest.raises(InputError) as caught:
+        settings_of(project)
+    message = f"{WHERE}.tls.{key}: secrets/{file}: No such file or directory"
+    assert (caught.value.message, caught.value.hint) == (message, MAY_READ)

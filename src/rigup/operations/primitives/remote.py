@@ -27,6 +27,9 @@ CONNECTION_ERRORS = (OSError, EOFError, SSHException, gevent.Timeout)
 # A fixed umask, whatever umask a login shell has set.
 _STRICT = "set -eu; umask 022\n"
 FULL = "No space left on device"
+_UNWRITABLE = "is not writable"
+# As programs end their line: of a file system, and of a folder that `_FOLDERS` looked at.
+_READ_ONLY = ("Read-only file system", _UNWRITABLE)
 _LOOSE = "can be changed by others than root"
 # Fails unless root alone can change the entries of folder $1, and that path: every folder and link on the way belongs
 # to root (or the current user), and other users cannot write to it. A sticky folder may only be on the way.
@@ -64,11 +67,12 @@ set -C; $4 > "$new"; [ -z "$3" ] || chgrp -- "$3" "$new"; chmod -- "$2" "$new"; 
 # $1 user, $2 group, $3 mode, then folders.
 _FOLDERS = (
     ROOTS_OWN
-    + """
+    + f"""
 user=$1; group=$2; mode=$3; shift 3
 for folder; do
   above=$(dirname -- "$folder")
   near=$above; until [ -e "$near" ] || [ -L "$near" ]; do near=$(dirname -- "$near"); done
+  [ -w "$near" ] || [ -d "$folder" ] || {{ echo "$near {_UNWRITABLE}" >&2; exit 1; }}
   roots_own "$near"; install -d -m 755 -- "$above"; roots_own "$above"
   [ ! -L "$folder" ] || roots_own "$folder"
   install -d -m "$mode" -o "$user" -g "$group" -- "$folder"
@@ -143,6 +147,8 @@ def script(
             hint = f"on the host: namei -l {path}; then chown root:root and chmod go-w what others can change"
         elif output.last_line.endswith(FULL):
             hint = "on the host: df -h and df -hi show which file system is full"
+        elif output.last_line.endswith(_READ_ONLY):
+            hint = "on the host: findmnt --options ro shows what is mounted read-only, lsattr -d what is immutable"
         raise HostFailed(": ".join(filter(None, (host.name, about, output.last_line))), hint)
     return output.stdout
 

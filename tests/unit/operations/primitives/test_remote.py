@@ -152,6 +152,32 @@ def test_nothing_is_written_into_a_folder_that_others_may_write_to(tmp_path: Pat
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda host: remote.write_file(host, "/etc/x", "ours"),
+        lambda host: remote.script(host, 'cp -a "$1" "$2"', "/etc/x", "/etc/y"),
+    ],
+)
+def test_what_is_mounted_read_only_has_a_hint(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    said = SimpleNamespace(stdout="", stderr="sh: 1: cannot create /etc/x: Read-only file system\n")
+    host = LocalHost()
+    monkeypatch.setattr(host, "run_shell_command", lambda *_, **__: (False, said))
+    with pytest.raises(HostFailed) as caught:
+        act(host)
+    assert str(caught.value.hint).startswith("on the host: findmnt")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # root may write wherever a file system lets it
+    monkeypatch.setattr(remote, "_FOLDERS", remote._FOLDERS.replace('[ -w "$near" ]', "false"))
+    with pytest.raises(HostFailed) as caught:
+        remote.make_folders(LocalHost(), f"{tmp_path}/a/b")
+    assert caught.value.message == f"box: making {tmp_path}/a/b: {tmp_path} is not writable"
+    assert str(caught.value.hint).startswith("on the host: findmnt")
+    remote.make_folders(LocalHost(), str(tmp_path))
+
+
 @AS_ROOT
 @pytest.mark.parametrize("below", ["", "/between"])
 def test_nothing_is_written_below_a_folder_of_somebody_else(tmp_path: Path, below: str) -> None:

@@ -187,7 +187,7 @@ def test_a_host_that_prints_only_noise_or_hardly_anything_is_not_waited_for(
     slow = f"while :; do printf '%s\\n' '{line(1, 'slow')}'; sleep 0.4; done"
     run = fleet({"a": "yes noise", "b": slow, "c": printing(line(2, "two"))})
     found = messages(run, JournalQuery(lines=1000))
-    assert found[-1] == ("c", "two") and 0 < len(found) - 1 <= 3
+    assert found[-1] == ("c", "two") and 0 < len(found) - 1 < 100
     assert failure(run, "a") == "a: journalctl prints nothing within 1 s"
     assert failure(run, "b") == "b: journalctl prints entries too slowly"
 

@@ -175,7 +175,7 @@ def compiler_warnings(build: Build) -> Iterator[Finding]:
 def library_warnings(build: Build) -> Iterator[Finding]:
     """What a build loses without the library that it should be compiled with."""
     wanted = build.library
-    if wanted and not build.own_library:
+    if wanted and build.sha256 and not build.own_library:
         yield Finding(
             rule="no-nccl",
             message=f"rigup.lock has no {wanted.project}: {build.engine} is compiled without NCCL, and adds up what "

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from rigup.lock import Lock
+from rigup.lock import Lock, LockedSource
 from rigup.operations.builds.source import name_of
 from rigup.plan import Build
 from tests.unit.planner.asking import NCCL, decided
 
 LLAMA = {"model": "Llama-3.3-70B-Instruct", "quant": "Q4_K_M", "engine": "llama.cpp"}
 CUT = {**LLAMA, "tensor_parallel": 4}
+SOURCE = LockedSource(engine="llama.cpp", version="b11434", address="https://a/b", sha256="3" * 64, root="llama.cpp")
 
 
 def built(service: dict[str, Any], lock: Lock, gpus: object = "4x RTX 3090") -> Build:
@@ -69,16 +70,20 @@ def test_nothing_else_has_nccl_or_another_name_for_it(gpus: object, service: dic
 
 
 def test_a_lock_without_nccl_is_planned_as_before_and_says_so() -> None:
-    plan = decided("4x RTX 3090", CUT, 128)
+    lock = Lock(sources=(SOURCE,))
+    plan = decided("4x RTX 3090", CUT, 128, lock)
     assert plan.verdict == "ok" and plan.build is not None and plan.build.own_library is None
-    assert name(plan.build) == name(built(LLAMA, Lock()))
+    assert name(plan.build) == name(built(LLAMA, lock))
     (said,) = (finding for finding in plan.warnings if finding.rule == "no-nccl")
     assert said.message.startswith("rigup.lock has no nvidia-nccl-cu13: ")
     assert said.hint == "run rigup lock"
-    assert not [each for each in decided("4x RTX 3090", CUT, 128, Lock(nccl=NCCL)).warnings if each.rule == "no-nccl"]
-    assert not [each for each in decided("4x RTX 3090", LLAMA, 128).warnings if each.rule == "no-nccl"]
 
 
-def test_a_wheel_for_another_architecture_does_not_count() -> None:
-    files = {wheel: sha256 for wheel, sha256 in NCCL.files.items() if wheel.endswith("_aarch64.whl")}
-    assert built(CUT, Lock(nccl=NCCL.model_copy(update={"files": files}))) == built(CUT, Lock())
+@pytest.mark.parametrize(
+    ("service", "lock"),
+    [(CUT, Lock(sources=(SOURCE,), nccl=NCCL)), (LLAMA, Lock(sources=(SOURCE,))), (CUT, Lock())],
+    ids=["locked", "layers stay whole", "nothing is locked yet"],
+)
+def test_nccl_is_not_missed(service: dict[str, Any], lock: Lock) -> None:
+    plan = decided("4x RTX 3090", service, 128, lock)
+    assert not [each for each in plan.warnings if each.rule == "no-nccl"]

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rigup import layout
 from rigup.catalogue.catalogue import load_catalogue
 from rigup.lab.gpus.description import describe
 from rigup.lab.packages.nvidia_repository import cuda_repository, settings
 from rigup.lock import LockedDriver, load_lock
 from rigup.lockfile.text import lock_text
 from rigup.sources.python_environment import resolve_environment
-from tests import tiny_fp8_minimax_m2 as tiny
+from tests import tiny_minimax_m2_for_gpus as tiny
 from tests.lab.fleet_fixtures import made_fleet
 from tests.slow.vllm_fleet import VllmFleet, fill_wheelhouse
 from tests.unit.sources.local_uv import local_uv
@@ -52,6 +53,8 @@ class SiliconFleet(VllmFleet):
         host.tell(f"apt-get -q update && {install} linux-headers-{os.uname().release} python3-dev {words}")
         host.machine.reboot()
         lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}{VARIABLES[self.engine]}\n"
+        # the engine's compilers need what the wheels take: one file of SGLang's on 12.0 more than 6.4 GB
+        lines += f"ExecStartPre=+/bin/rm -rf {layout.PACKAGES}\n"
         host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
 
     def lock(self) -> None:
@@ -75,13 +78,14 @@ class SiliconFleet(VllmFleet):
         path.write_text(lock_text(locked.model_copy(update={"environments": (found,), "driver": driver})))
         fill_wheelhouse(path)
 
-    def give_cards(self, rig: str) -> None:
-        """Puts other cards into the machine, and says so in the fleet."""
+    def give_cards(self, rig: str, quant: str) -> None:
+        """Puts other cards into the machine, says so in the fleet, with what they are to serve, and locks that."""
         text = describe(rig, self.host.name)
         self.host.machine.ssh("cat > /etc/lab-gpus/rig", input=text, check=True)
         self.describe(
             rig={"gpus": rig},
             model=tiny.MODEL,
+            quant=quant,
             engine=self.engine,
             version=VERSIONS[self.engine],
             context=2048,
@@ -90,16 +94,16 @@ class SiliconFleet(VllmFleet):
         )
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
+        self.lock()
 
 
 @contextmanager
 def made_silicon_fleet(engine: str, root: Path, rig: str) -> Iterator[SiliconFleet]:
     """The fleet on one machine with these cards and a driver; gone after it."""
     tiny.describe(root)
-    tiny.write(root / "served" / tiny.REPO)
+    for quant in tiny.REPOS:
+        tiny.write(root / "served", quant)
     with made_fleet(SiliconFleet, engine, root, root / "served", hosts=1, disk=DISK, rig=rig) as fleet:
         fleet.engine = engine
         fleet.fit_out()
-        fleet.give_cards(rig)
-        fleet.lock()
         yield fleet

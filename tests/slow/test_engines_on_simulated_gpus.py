@@ -27,8 +27,16 @@ SAID = {
     ("vllm", "8.6"): ("FlashAttention version 2", "MARLIN Fp8 MoE"),
     ("vllm", "9.0"): ("FlashAttention version 3", "FlashInferFp8DeepGEMM", "TRITON Fp8 MoE"),
     ("vllm", "12.0"): ("FlashAttention version 2", "DEEPGEMM Fp8 MoE"),
+    ("sglang", "8.6"): ("Use flashinfer backend", "KV Cache is allocated"),
     ("sglang", "9.0"): ("Use fa3 backend", "DeepGEMM JIT Compiling"),
+    ("sglang", "12.0"): ("Use flashinfer backend", "KV Cache is allocated"),
 }
+# On 8.6 SGLang compiles Marlin for FP8, for more than a quarter of an hour.
+QUANT = {("sglang", "8.6"): "BF16"}
+# Where it ends because a value is not computed: FlashInfer compares the tokens that it gets with those that the card
+# summed up for its plan. It has compiled its kernels by then.
+UNEQUAL = "does not match qo_indptr[-1] (0)"
+STOPS = {("sglang", "8.6"): UNEQUAL, ("sglang", "12.0"): UNEQUAL}
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +54,21 @@ def silicon(
     indirect=["silicon"],
 )
 def test_an_engine_serves(silicon: SiliconFleet, capability: str) -> None:
-    """The engine must answer a chat request, after it has said what it uses.
+    """The engine must answer a chat request, or come to the first value that nobody computes, and say what it uses.
 
     Which tokens it samples nobody computes: they may be no text.
     """
-    silicon.give_cards(CARDS[capability])
+    case = silicon.engine, capability
+    silicon.give_cards(CARDS[capability], QUANT.get(case, "FP8"))
     began = silicon.host.tell("date +%s")
     run = silicon.start("apply", "--yes", "--json")
     ended = run.wait(SECONDS)
     (result,) = run.json["hosts"]
-    assert ended == 0 or any(words in result["errors"][0]["message"] for words in NO_TEXT), run.text
     log = silicon.host.tell(f"journalctl --no-pager -o cat -u rigup-chat --since @{began}")
+    assert [words for words in SAID[case] if words not in log] == []
+    if case in STOPS:
+        assert ended != 0
+        assert STOPS[case] in log
+        return
+    assert ended == 0 or any(words in result["errors"][0]["message"] for words in NO_TEXT), run.text
     assert '"POST /v1/chat/completions HTTP/1.1" 200' in log
-    assert [words for words in SAID[silicon.engine, capability] if words not in log] == []

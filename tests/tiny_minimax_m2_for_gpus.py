@@ -1,6 +1,6 @@
-"""A MiniMax M2 of two layers in block FP8, as safetensors: sizes that kernels for GPUs take, and weights of zeros.
+"""A MiniMax M2 of two layers in block FP8 and BF16, as safetensors: sizes that GPUs take, and weights of zeros.
 
-It stands for a published checkpoint where engines start on simulated GPUs, which compute nothing. Made with the
+They stand for published checkpoints where engines start on simulated GPUs, which compute nothing. Made with the
 standard library alone.
 """
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests import tiny_minimax_m2 as tiny
 
-REPO = "example/Tiny-MiniMax-M2-FP8"
-MODEL = "Tiny-MiniMax-M2-FP8"
+REPOS = {"FP8": "example/Tiny-MiniMax-M2-Wide-FP8", "BF16": "example/Tiny-MiniMax-M2-Wide"}
+MODEL = "Tiny-MiniMax-M2-Wide"
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK = 2, 512, 8, 4, 128, 128
 EXPERTS, PER_TOKEN, WIDTH, VOCAB, CONTEXT = 16, 4, 256, 512, 8192
-CONFIG = {
+PLAIN = {
     **tiny.CONFIG,
     "hidden_size": HIDDEN,
     "intermediate_size": WIDTH,
@@ -28,6 +28,8 @@ CONFIG = {
     "num_local_experts": EXPERTS,
     "num_experts_per_tok": PER_TOKEN,
     "scoring_func": "sigmoid",
+}
+BLOCKS = {
     "quantization_config": {
         "quant_method": "fp8",
         "fmt": "float8_e4m3fn",
@@ -53,27 +55,31 @@ _SIZES = {
 
 
 def describe(root: Path) -> None:
-    """Adds the model and its checkpoint to a fleet's own catalogue."""
+    """Adds the model and its checkpoints to a fleet's own catalogue."""
     model = tiny.MODEL_ENTRY
     for old, new in _SIZES.items():
         model = model.replace(old, new)
-    size = sum(len(data) for _, _, data in _tensors())
-    checkpoint = (
-        f'[[checkpoint]]\nrepo = "{REPO}"\nmodel = "{MODEL}"\nquant = "FP8"\nscheme = "fp8_block{BLOCK}"\n'
-        f'scope = "linear"\nbytes = {size}\nsources = {{ bytes = "tests/tiny_fp8_minimax_m2.py, which makes it" }}\n'
-    )
-    for folder, text in (("models", model), ("checkpoints", checkpoint)):
-        path = root / "catalogue" / folder / "tiny_fp8_minimax_m2.toml"
+    checkpoints = ""
+    for quant, scheme in (("FP8", f'"fp8_block{BLOCK}"\nscope = "linear"'), ("BF16", '"bf16"')):
+        size = sum(len(data) for _, _, data in _tensors(quant))
+        checkpoints += (
+            f'[[checkpoint]]\nrepo = "{REPOS[quant]}"\nmodel = "{MODEL}"\nquant = "{quant}"\nscheme = {scheme}\n'
+            f'bytes = {size}\nsources = {{ bytes = "tests/tiny_minimax_m2_for_gpus.py, which makes it" }}\n'
+        )
+    for folder, text in (("models", model), ("checkpoints", checkpoints)):
+        path = root / "catalogue" / folder / "tiny_minimax_m2_for_gpus.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
 
-def write(folder: Path) -> None:
-    """Makes the checkpoint's files."""
+def write(hub: Path, quant: str) -> None:
+    """Makes the files of a checkpoint in a hub's folder."""
+    folder = hub / REPOS[quant]
     tiny.write(folder)
-    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    config = PLAIN | BLOCKS if quant == "FP8" else PLAIN
+    (folder / "config.json").write_text(json.dumps(config, indent=1))
     header, content = {}, b""
-    for name, (kind, shape), data in _tensors():
+    for name, (kind, shape), data in _tensors(quant):
         header[name] = {"dtype": kind, "shape": shape, "data_offsets": [len(content), len(content) + len(data)]}
         content += data
     text = json.dumps(header).encode()
@@ -81,13 +87,16 @@ def write(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + content)
 
 
-def _tensors() -> list[tuple[str, tuple[str, tuple[int, ...]], bytes]]:
+def _tensors(quant: str) -> list[tuple[str, tuple[str, tuple[int, ...]], bytes]]:
     found: list[tuple[str, tuple[str, tuple[int, ...]], bytes]] = []
 
     def plain(name: str, *shape: int) -> None:
         found.append((name, ("BF16", shape), bytes(2 * _product(shape))))
 
     def block(name: str, rows: int, columns: int) -> None:
+        if quant == "BF16":
+            plain(f"{name}.weight", rows, columns)
+            return
         scales = (rows // BLOCK, columns // BLOCK)
         found.append((f"{name}.weight", ("F8_E4M3", (rows, columns)), bytes(rows * columns)))
         found.append((f"{name}.weight_scale_inv", ("F32", scales), struct.pack("<f", 1) * _product(scales)))

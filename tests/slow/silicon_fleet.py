@@ -89,6 +89,7 @@ class SiliconFleet(VllmFleet):
             engine=self.engine,
             version=VERSIONS[self.engine],
             context=2048,
+            start_timeout=7200,  # kernels are compiled in the first step, beside whatever else runs here
             reasoning=True,
             expected_answer=None,
         )

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.rests_on("environments", "driver", "src/rigup/lab/gpus", "src/rigup/commands"),
 ]
-SECONDS = 3600
+SECONDS = 10_800
 NO_TEXT = ("answer is empty", "answer has no text")
 CARDS = {"8.6": "1x RTX 3090", "9.0": "1x H100 SXM", "12.0": "1x RTX PRO 6000 Workstation"}
 # What each engine says that it uses on a compute capability.

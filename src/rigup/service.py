@@ -88,7 +88,7 @@ class Service(Frozen):
     drain_timeout: seconds that requests in flight have to end when the service stops; 0 cuts them. The default is
     enough for an answer of 2,000 tokens at 20 tokens/s.
     expected_answer: what the answer to rigup's question must contain, in any case; "" accepts any answer but one that
-    repeats a few characters, None any at all.
+    only repeats itself, None any at all.
     speculative: what drafts tokens, None for nothing.
     across_hosts: whether the engine itself or Ray joins the hosts of a multi-host service. join_port: where
     the head waits for the others, or where llama.cpp's RPC servers listen; None means `port` plus 10,000.

@@ -4,7 +4,7 @@ usage: ask.py REQUEST.json     (or - for standard input)
 
 The request: {"url", "health", "model", "question", "max_tokens", "key_file", "unit", "wait_s", "timeout_s"}.
 "expected" says what the answer must be, by model: {"service": its name, "answer": a word that must be in it, or "" for
-anything but the same few characters over and over}. A model that is not in it may say anything.
+none}; and it must not be the same over and over. A model that is not in it may say anything.
 With "swaps": true, a service whose models take turns is asked for the one that is resident, if any; "model" of the
 reply is its name.
 The reply: {"state": "answered", "answer", "reasoning", "tokens", "seconds", "tokens_per_second"},
@@ -46,8 +46,14 @@ MOST_TEXT = 1 << 16
 MOST_REPLY = 1 << 20
 MOST_TOKENS = 1 << 40
 SHOWN_CHARACTERS = 120
-LONGEST_PIECE = 24
-LEAST_TIMES = 16
+# Of a text that only repeats itself; JUDGED_TOKENS of health.py are some 250 characters of Latin script.
+LONGEST_PIECE = 48
+LEAST_TIMES, FEWER_TIMES = 16, 4
+LEAST_REPEATED = 120
+LEAST_SENTENCE = 24
+SENTENCE_ENDS = ".!?\u3002\uff01\uff1f"
+FIRST_IDEOGRAPH, LETTERS_OF_IDEOGRAPH = "\u2e80", 3
+LEAST_WORDS, FEW_WORDS = 24, 4
 
 Reply = dict[str, Any]
 
@@ -200,20 +206,30 @@ def _text(message: dict[str, Any], name: str) -> str:
 
 
 def repeated(text: str) -> str:
-    """The piece that a text repeats until its end, at least LEAST_TIMES and over half of it; "" if it does not.
+    """What a text does nothing but repeat, as a model does for ever whose figures are wrong; "" if it does not.
 
-    It has up to LONGEST_PIECE characters: a token or a few, as a model gives for ever whose figures are wrong.
+    Either its last piece, over and over for more than half of it: up to LONGEST_PIECE characters of no whole sentence,
+    at least LEAST_TIMES, or FEWER_TIMES if that makes LEAST_REPEATED characters. Or a few words in any order.
     """
     squeezed = " ".join(text.split())
     if not squeezed:
         return " " if len(text) >= LEAST_TIMES else ""
-    for length in range(1, min(LONGEST_PIECE, len(squeezed) // LEAST_TIMES) + 1):
+    for length in range(1, min(LONGEST_PIECE, len(squeezed) // FEWER_TIMES) + 1):
         piece, times = squeezed[-length:], 1
         while squeezed.endswith(piece, 0, len(squeezed) - times * length):
             times += 1
-        if times >= LEAST_TIMES and 2 * times * length >= len(squeezed):
+        enough = times >= LEAST_TIMES or (times >= FEWER_TIMES and times * length >= LEAST_REPEATED)
+        if enough and 2 * times * length >= len(squeezed) and not _is_sentence(piece):
             return piece.strip()
-    return ""
+    words = squeezed.casefold().split(" ")
+    few = sorted(set(words)) if len(words) >= LEAST_WORDS else ()
+    return " ".join(few) if 0 < len(few) <= FEW_WORDS else ""
+
+
+def _is_sentence(piece: str) -> bool:
+    """Whether a loop is one over a whole sentence: a base model says a right one again and again."""
+    letters = sum(LETTERS_OF_IDEOGRAPH if character >= FIRST_IDEOGRAPH else 1 for character in piece)
+    return letters > LEAST_SENTENCE and any(mark in piece for mark in SENTENCE_ENDS)
 
 
 def judged(reply: Reply, question: str, expected: dict[str, str] | None) -> Reply:
@@ -224,8 +240,8 @@ def judged(reply: Reply, question: str, expected: dict[str, str] | None) -> Repl
     if expected is None or reply["state"] != "answered":
         return reply
     text, word, service = reply["answer"] or reply["reasoning"], expected["answer"], expected["service"]
-    if word:
-        problem = "" if word.casefold() in text.casefold() else f'without "{word}"'
+    if word and word.casefold() not in text.casefold():
+        problem = f'without "{word}"'
     else:
         problem = f'"{piece}" over and over' if (piece := repeated(text)) else ""
     if not problem:

@@ -386,11 +386,35 @@ def test_a_reply_that_makes_no_sense_is_a_failure(line: str) -> None:
         ("The capital of France is Paris. " * 20, ""),
         ("Okay, the user asks for the capital. Hmm, hmm, hmm. Let me think about it", ""),
         ("0" * 15, ""),
+        # as much of a longer phrase as fits into the tokens that are asked for
+        ("It is " + "the capital of the city of " * 6, "the capital of the city of"),
+        ("and I am the capital of France " * 5, "and I am the capital of France"),
+        ("and I am the capital of France " * 3, ""),
+        ("Der Der assistant assistant the the Der assistant the " * 2 + "Der the the the the Der", "assistant der the"),
+        ("ﬁﬁ der Der DER assistant, der " * 4 + "x y z", ""),
+        ("法国的" * 40, "法国的"),
+        ("\ufffd" * 64, "\ufffd"),
+        # what people and models say that is no loop
+        ("ha " * 14, ""),
+        ("哈" * 12 + "。", ""),
+        ("巴黎是法国的首都。" * 20, ""),
+        ("法国的首都是巴黎。它位于塞纳河畔。", ""),
+        ("\n".join(f"{number}. Paris" for number in range(1, 30)), ""),
+        ("Paris:\n" + "- a city\n- a river\n- a tower\n" * 2, ""),
+        ("Row, row, row your boat,\nGently down the stream.\n" + "Merrily, " * 4 + "\nLife is but a dream.", ""),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n| 1 | 2 |\n", ""),
     ],
 )
-def test_a_text_that_ends_in_one_short_piece_over_and_over_is_told_from_others(text: str, piece: str) -> None:
+def test_a_text_that_only_repeats_itself_is_told_from_others(text: str, piece: str) -> None:
     assert program.repeated(text).strip() == piece.strip()
     assert bool(program.repeated(text)) == bool(piece)
+
+
+@pytest.mark.parametrize("word", ["Paris", ""])
+def test_a_loop_is_no_answer_whatever_is_in_it(word: str) -> None:
+    reply = {"state": "answered", "answer": "Paris " * 40, "reasoning": ""}
+    said = program.judged(reply, "Where?", {"service": "chat", "answer": word})
+    assert said["state"] == "failed" and '"Paris" over and over' in said["why"]
 
 
 def test_the_answer_of_the_model_that_is_resident_is_held_against_what_that_one_should_say() -> None:

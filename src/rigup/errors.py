@@ -7,6 +7,7 @@ RigupError              something is wrong; `message` says what, `hint` says wha
 ├── MissingTool         (2) the controlling machine lacks something
 ├── Refused             (1) the request is valid but denied: a plan that does not fit, a host in use by another apply
 └── HostFailed          (1) a step on a host failed
+    └── HostLost        (1) a host has stopped responding in the middle of a step
 """
 
 from __future__ import annotations
@@ -57,3 +58,7 @@ class Refused(RigupError):
 
 class HostFailed(RigupError):
     """Raised when a step on a host failed; the message names the host and the step."""
+
+
+class HostLost(HostFailed):
+    """Raised when a host no longer responds: what the step did there is unknown, and nothing can be put back now."""

@@ -12,7 +12,7 @@ from typing import Any
 import gevent
 
 from rigup import layout
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, HostLost
 from rigup.facts.manifest import listening
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
@@ -30,7 +30,12 @@ ANSWER_SECONDS = 300
 GREETING_TOKENS = 256  # a model that thinks first names the answer within so many; others end by themselves
 JUDGED_TOKENS = 64  # enough to see that an answer without an expected word does nothing but repeat itself
 RELEASE_SECONDS = 1800.0
+LOST_SECONDS = 60.0
+"""How long a host that has stopped responding is tried again: sshd was silent for as long before, and the next apply
+goes on with the check."""
 _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
+
+GONE = "check that the host is on, then run the same command again"
 
 Expected = Mapping[str, Mapping[str, str]]
 """By the name of a model: its service, and the word that its answer must contain, or "", as `ask.py` explains."""
@@ -201,10 +206,9 @@ def _ask(
             reply, lost_since = _ask_once(host, request), None
         except remote.CONNECTION_ERRORS:  # a model may load for many minutes: tolerate a lost connection
             lost_since = lost_since or time.monotonic()
-            if time.monotonic() - lost_since > jobs.RECONNECT_SECONDS:
-                raise HostFailed(
-                    f"{host.name}: {name}: health check failed: connection lost for {jobs.RECONNECT_SECONDS:.0f} s",
-                    "check that the host is on, then run the same command again",
+            if time.monotonic() - lost_since > LOST_SECONDS:
+                raise HostLost(
+                    f"{host.name}: {name}: the host has stopped responding during the health check", GONE
                 ) from None
             reply = Reply(state="starting", why="connection lost, reconnecting")
             remote.reconnect(host)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rigup import layout
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, HostLost
 from rigup.host import state_of
 from rigup.operations.driver import reboots
 from rigup.operations.service import releases
@@ -70,6 +70,20 @@ def test_the_release_that_was_put_back_is_asked_as_it_was_made(box: Box) -> None
         releases._activate(box, wanted, no_answer, lambda host, manifest: asked.append(manifest), None, False)
     assert caught.value.message == f"box: chat does not answer{BACK}"
     assert (box.switched, asked) == (["2", "1"], [{"command": ["llama-server", "--port", "8000"]}])
+
+
+@pytest.mark.parametrize("error", [HostLost("box: the host is gone"), ConnectionResetError()])
+def test_nothing_is_put_back_on_a_host_that_is_gone(
+    box: Box, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(host: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(releases.remote, "reconnect", lambda host: False)
+    wanted = ServiceRelease("chat", UNIT, {"command": ["llama-server", "--port", "8001"]})
+    with pytest.raises(HostLost, match="whether release 2 answers is unknown") as caught:
+        releases._activate(box, wanted, gone, never, None, False)
+    assert box.switched == ["2"] and "is on" in (caught.value.hint or "")
 
 
 def test_a_release_that_does_not_start_says_why(box: Box, tmp_path: Path) -> None:

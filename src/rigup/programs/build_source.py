@@ -14,6 +14,7 @@ write that path into programs. It is copied to them.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -31,6 +32,10 @@ else:
     from check_build import answer_of, verify  # type: ignore[import-not-found, no-redef]
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
 
+# What an nvcc may take for a file of flash-attention templates: builds with one for each core are killed for want of
+# memory. Source: ggml-org/llama.cpp#13375.
+MIB_OF_NVCC = 3072
+CUDA = "-DGGML_CUDA=ON"
 STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
 
 
@@ -78,6 +83,13 @@ def run(command: list[str]) -> None:
         sys.exit(f"{command[0]} {command[1]}: exit status {process.returncode}: {last}")
 
 
+def at_once(flags: list[str]) -> tuple[str, ...]:
+    """How many compilers run at once: as many as ninja thinks right; with CUDA no more than fit into the memory."""
+    cores, total_mib = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
+    fit = max(1, total_mib // MIB_OF_NVCC)
+    return ("--parallel", str(fit)) if CUDA in flags and fit < cores else ()
+
+
 def main(job: dict[str, Any]) -> None:
     """Verifies, unpacks, configures, builds, installs and checks; writes the manifest only after all of that."""
     archive, work, result = Path(job["archive"]), Path(job["work"]), Path(job["result"])
@@ -95,7 +107,7 @@ def main(job: dict[str, Any]) -> None:
     named = [flag.replace("{library}", str(unpacked)) for flag in job["flags"]] if unpacked else job["flags"]
     flags = [f"-DCMAKE_PROJECT_INCLUDE={included}", *named]
     run(["cmake", "-S", str(tree), "-B", str(build), "-G", "Ninja", *flags])
-    run(["cmake", "--build", str(build), "--target", *job["targets"]])
+    run(["cmake", "--build", str(build), *at_once(job["flags"]), "--target", *job["targets"]])
     shutil.rmtree(result, ignore_errors=True)
     (result / "bin").mkdir(parents=True)
     for target in job["targets"]:

@@ -411,7 +411,7 @@ def test_a_text_that_only_repeats_itself_is_told_from_others(text: str, piece: s
 
 
 @pytest.mark.parametrize("word", ["Paris", ""])
-def test_a_loop_is_no_answer_whatever_is_in_it(word: str) -> None:
+def test_a_loop_fails_whatever_it_says(word: str) -> None:
     reply = {"state": "answered", "answer": "Paris " * 40, "reasoning": ""}
     said = program.judged(reply, "Where?", {"service": "chat", "answer": word})
     assert said["state"] == "failed" and '"Paris" over and over' in said["why"]

@@ -94,3 +94,20 @@ def test_a_wheel_that_is_not_the_locked_one_ends_the_build_before_it_begins(told
     with pytest.raises(SystemExit, match=r"^some\.whl: sha256 is .*, not the locked 0000"):
         build_source.main(job(tmp_path, library=wrong))
     assert not told.exists() and not (tmp_path / "result").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "gib", "words"),
+    [
+        ("-DGGML_CUDA=ON", 64, ("--parallel", "21")),
+        ("-DGGML_CUDA=ON", 512, ()),
+        ("-DGGML_CUDA=ON", 2, ("--parallel", "1")),
+        ("-DGGML_CUDA=OFF", 64, ()),
+    ],
+)
+def test_no_more_cuda_compilers_run_at_once_than_the_memory_is_enough_for(
+    flag: str, gib: int, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_source.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(build_source.os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib * 2**18}.get)
+    assert build_source.at_once([flag]) == words

@@ -239,11 +239,14 @@ def judged(reply: Reply, question: str, expected: dict[str, str] | None) -> Repl
     """
     if expected is None or reply["state"] != "answered":
         return reply
-    text, word, service = reply["answer"] or reply["reasoning"], expected["answer"], expected["service"]
+    text = reply["answer"] if reply["answer"].strip() else reply["reasoning"] or reply["answer"]
+    word, service = expected["answer"], expected["service"]
     if word and word.casefold() not in text.casefold():
         problem = f'without "{word}"'
+    elif piece := repeated(text):
+        problem = f'"{piece}" over and over'
     else:
-        problem = f'"{piece}" over and over' if (piece := repeated(text)) else ""
+        problem = "" if text.strip() else "nothing but white space"
     if not problem:
         return reply
     said = " ".join(text.split())[:SHOWN_CHARACTERS]

@@ -417,6 +417,16 @@ def test_a_loop_fails_whatever_it_says(word: str) -> None:
     assert said["state"] == "failed" and '"Paris" over and over' in said["why"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "reasoning", "problem"),
+    [("\n" * 64, "", "over"), (" ", "", "white space"), ("\n\n", "Hmm. Paris", ""), ("\n\n", "\n", "white space")],
+)
+def test_white_space_answers_nothing_and_hides_no_thoughts(answer: str, reasoning: str, problem: str) -> None:
+    reply = {"state": "answered", "answer": answer, "reasoning": reasoning}
+    said = program.judged(reply, "Where?", {"service": "chat", "answer": ""})
+    assert (said["state"] == "failed", problem in said.get("why", "")) == (bool(problem), True)
+
+
 def test_the_answer_of_the_model_that_is_resident_is_held_against_what_that_one_should_say() -> None:
     expected = {"m0": {"service": "chat", "answer": "I am m0"}, "last:8b": {"service": "code", "answer": "Paris"}}
     with serving(router("loaded", "unloaded")) as url:

@@ -50,9 +50,9 @@ _FREE = "df -B1 --output=avail,target / /boot /usr /var /tmp 2>/dev/null | sed 1
 
 def reason(text: str) -> str:
     """What went wrong by apt's or dpkg's output, in one line: with the package, if dpkg could not finish one."""
-    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    lines = _lines_of(text)
     if (at := _first_package(lines)) is not None:
-        package = lines[at].partition("processing ")[2].split()[1].rpartition("/")[2]
+        package = _named(lines[at])
         cause = _cause(lines, at)
         return f"dpkg cannot finish {package}" + (f": {cause}" if cause else "")
     for wanted in _APT:
@@ -60,6 +60,23 @@ def reason(text: str) -> str:
             if re.match(wanted, line):
                 return line.removeprefix("E: ")
     return lines[-1].strip() if lines else "exited without output"
+
+
+def _lines_of(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _named(line: str) -> str:
+    """The package, or the file of one, in dpkg's headline."""
+    return line.partition("processing ")[2].split()[1].rpartition("/")[2]
+
+
+def _unfinished(text: str) -> str:
+    """The package that dpkg has installed by halves; "" if there is none."""
+    lines = _lines_of(text)
+    at = _first_package(lines)
+    name = "" if at is None else _named(lines[at])
+    return "" if name.endswith(".deb") else name
 
 
 def _first_package(lines: list[str]) -> int | None:
@@ -92,6 +109,8 @@ def failed(host: Host, where: str, text: str, hint: str) -> HostFailed:
         return _full(host, f"{where}: {why}")
     if built := _BUILD.search(text):
         return not_built(host, f"{where}: {why}", built[1] or "", hint)
+    if package := _unfinished(text):
+        hint = f"{hint}; repair {package}, or remove it: apt-get remove {package}; then {AGAIN}"
     return HostFailed(f"{where}: {why}", hint)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import gevent
 
 from rigup import layout
-from rigup.errors import HostFailed, HostLost
+from rigup.errors import HostFailed, HostLost, RigupError
 from rigup.facts.manifest import listening
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
@@ -222,6 +222,16 @@ def _ask(
             raise _changed(host, name, f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
         report(Progress(host.name, "service", text=f"waiting for {name}: {reply.why}"))
         gevent.sleep(0.2)
+
+
+def of_lost_host(host: Host, error: BaseException, state: str) -> HostLost | None:
+    """The error to raise in place of one that means that the host is gone, so that nothing can be put back there.
+
+    state: what is left there. None if the host responds.
+    """
+    if isinstance(error, HostLost) or not (isinstance(error, RigupError) or remote.reconnect(host)):
+        return HostLost(f"{remote.words_of(host, error)}; {state}", GONE)
+    return None
 
 
 def _changed(host: Host, name: str, problem: str) -> HostFailed:

@@ -19,7 +19,7 @@ from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
 
 from rigup import layout
-from rigup.errors import HostFailed, HostLost, RigupError
+from rigup.errors import HostFailed, RigupError
 from rigup.facts.bounds import Unreadable
 from rigup.facts.manifest import read_manifest
 from rigup.host import Host
@@ -29,7 +29,7 @@ from rigup.operations.primitives.command_parts import PART_END, parts_of
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
-from rigup.operations.service.health import GONE
+from rigup.operations.service.health import of_lost_host
 from rigup.operations.service.held import ANSWERED, STATE
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
@@ -219,9 +219,8 @@ def _activate(
             switch(host, wanted.service, number)
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
-        if _gone(host, error) and not jobs.cancelled():
-            message = f"{remote.words_of(host, error)}; whether release {number} answers is unknown"
-            raise HostLost(message, GONE) from None
+        if (lost := of_lost_host(host, error, f"whether release {number} answers is unknown")) and not jobs.cancelled():
+            raise lost from None
         problem = explained(host, wanted.service, began, remote.words_of(host, error))
         if existing and held and not jobs.cancelled():
             hint = getattr(error, "hint", None) or _journal(wanted.service)
@@ -230,11 +229,6 @@ def _activate(
     if existing:
         note_expected(host, wanted, number)
     mark_healthy(host, wanted.service, number)
-
-
-def _gone(host: Host, error: BaseException) -> bool:
-    """Whether an error means that the host is gone, so that nothing can be put back there."""
-    return isinstance(error, HostLost) or not (isinstance(error, RigupError) or remote.reconnect(host))
 
 
 def stays(number: str) -> str:

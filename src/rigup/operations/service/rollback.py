@@ -7,6 +7,7 @@ from rigup.errors import HostFailed, Refused, RigupError
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.health import of_lost_host
 from rigup.operations.service.history import RetainedRelease, earlier
 from rigup.operations.service.releases import Check, mark_healthy, switch
 
@@ -62,6 +63,8 @@ def roll_back(
         switch(host, service, str(wanted.number))
         check(host)
     except (RigupError, *remote.CONNECTION_ERRORS) as error:
+        if lost := of_lost_host(host, error, f"whether release {wanted.number} answers is unknown"):
+            raise lost from None
         way_back = getattr(error, "hint", None)
         raise _again(host, current, check_current, remote.words_of(host, error), way_back) from None
     mark_healthy(host, service, str(wanted.number))

@@ -12,7 +12,7 @@ from rigup.errors import HostFailed, InputError, Refused
 from rigup.host import Host
 from rigup.operations.primitives import remote
 from rigup.operations.service.endpoints import endpoint_of
-from rigup.operations.service.health import ask_release
+from rigup.operations.service.health import ask_release, of_lost_host
 from rigup.operations.service.held import note_held
 from rigup.operations.service.history import check_applied, hosts_of
 from rigup.operations.service.secrets import KEY_BYTES
@@ -80,7 +80,11 @@ class KeyRun(HostsRun):
                 start(host, service, again=True)
                 result.answers.append(ask_release(host, manifest, service))
                 note_held(host, service)
-        except HostFailed as error:
+        except (HostFailed, *remote.CONNECTION_ERRORS) as error:
+            if lost := of_lost_host(host, error, f"{service} has its new key"):
+                raise lost from None
+            if not isinstance(error, HostFailed):
+                raise
             remote.write_file(host, path, earlier, "600")
             start(host, service, again=True)
             raise HostFailed(f"{error.message}; the earlier key was restored", error.hint) from None

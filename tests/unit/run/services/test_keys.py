@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rigup.cli.sessions.unplanned import results_of
-from rigup.errors import HostFailed, InputError
+from rigup.errors import HostFailed, HostLost, InputError
 from rigup.facts.probe import Listener, Probe
 from rigup.project.inventory import HostEntry, Project
 from rigup.run.result import exit_code
@@ -110,6 +110,18 @@ def test_a_service_that_does_not_answer_gets_its_earlier_key_back(
     else:
         assert said == ["box: chat does not answer; the earlier key was restored"]
         assert started[1:] == ["earlier"] == [(tmp_path / "chat").read_text().strip()]
+
+
+def test_a_host_that_is_gone_before_the_answer_is_said_to_have_the_new_key(
+    connected: Callable[[Probe], KeyRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any) -> Any:
+        raise HostLost("box: chat: gone")
+
+    monkeypatch.setattr(keys, "start", lambda *_, again: None)
+    monkeypatch.setattr(keys, "ask_release", gone)
+    assert rotated(connected(APPLIED)) == ["box: chat: gone; chat has its new key"]
+    assert (tmp_path / "chat").read_text() != "earlier\n"
 
 
 def test_a_service_that_would_not_start_again_keeps_its_key(

@@ -92,6 +92,21 @@ def test_a_release_whose_answer_turns_wrong_stays_and_nothing_says_that_it_answe
     assert current(serving) == before
 
 
+def test_another_expected_answer_is_asked_for_without_a_start(serving: Fleet) -> None:
+    pid, before = serving.host.show("MainPID"), current(serving)
+    serving.describe(expected_answer="France")
+    serving.apply()
+    assert '"expected_answer": "France"' in serving.host.tell(f"cat {SERVICE}/current/release.json")
+    serving.describe(expected_answer="Berlin")
+    for _ in range(2):
+        (error,) = serving.apply(expect=1).json["hosts"][0]["errors"]
+        assert 'without "Berlin" (services.chat.expected_answer)' in error["message"]
+    assert serving.rigup("status", "--json", expect=1).json["services"][0]["drift"] != "none"
+    serving.describe()
+    serving.converges()
+    assert (serving.host.show("MainPID"), current(serving)) == (pid, before)
+
+
 def test_an_answer_that_was_never_waited_for_is_waited_for_by_the_next_apply(serving: Fleet) -> None:
     before = current(serving)
     serving.host.behave(BAD, "unhealthy")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rigup.lab.gpus.simulated import SimulatedGpus
-from tests.lab.fleet import FILE_BYTES, UNIT, WEIGHTS, wait_for
+from tests.lab.fleet import FILE_BYTES, UNIT, WEIGHTS, Run, wait_for
 from tests.lab.gpu_fleet import NEW, OLD, OTHER_BRANCH, TOO_OLD, GpuFleet, error, steps
 from tests.lab.readers import Readers, all_whole
 
@@ -95,8 +95,10 @@ def test_an_upgrade_by_hand_is_one_line_and_taken_back(fleet: GpuFleet) -> None:
     said = error(fleet.rigup("restart", "chat", "--json", expect=1))
     assert f"driver {OLD} is loaded but {NEW} is installed" in said["message"]
     assert started(fleet) == pid and fleet.host.answers(), "a service was stopped that cannot start again"
+    fleet.host.tell("apt-mark hold nvidia-persistenced")
     shown = steps(fleet.rigup("diff", "--json", expect=1))
     assert shown[0].startswith(f"driver {OLD}: {NEW} ") and f"rigup lock --upgrade driver={NEW}" in shown[0]
+    assert shown[0].endswith("ends somebody's hold (apt-mark hold nvidia-persistenced)")
 
     fleet.upgrade_by_hand(TOO_OLD)
     shown = steps(fleet.rigup("diff", "--json", expect=1))
@@ -219,13 +221,21 @@ def test_what_an_interrupted_dpkg_has_left_is_finished(fleet: GpuFleet) -> None:
     assert fleet.host.answers()
 
 
+def next_kernel(run: Run) -> dict[str, str]:
+    """What a diff says of the kernel that boots next."""
+    (found,) = [one for one in run.json["hosts"][0]["drift"] if one["what"] == "kernel"]
+    return dict(found)
+
+
 def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
     boot, packages = fleet.boots(), f"linux-image-{NEXT_KERNEL} linux-headers-{NEXT_KERNEL}"
     fleet.host.tell(f"apt-get install -q -y linux-image-{NEXT_KERNEL}")
     pid = started(fleet)
     shown = fleet.rigup("diff", "--json", expect=1)
     assert re.match(rf"driver {NEW}: headers .* {NEXT_KERNEL}\b", steps(shown)[0])
+    assert next_kernel(shown)["hint"].startswith("do not reboot")
     fleet.apply()
+    assert next_kernel(fleet.rigup("diff", "--json"))["hint"] == "reboot when convenient"
     module = f"/lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko"
     assert fleet.host.tell(f"tr '\\0' '\\n' <{module} | sed -n 's/^version=//p'") == NEW
     assert (fleet.loaded(), fleet.boots()) == (NEW, boot)

@@ -10,7 +10,7 @@ import pytest
 
 from rigup.lab.gpus.simulated import SimulatedGpus
 from tests.lab.fleet import wait_for
-from tests.lab.gpu_fleet import GpuFleet
+from tests.lab.gpu_fleet import OLD, GpuFleet, error
 
 pytestmark = [
     pytest.mark.lab,
@@ -67,13 +67,38 @@ def is_problem(host: dict[str, Any], subject: str, *values: str) -> bool | None:
 
 def test_one_lost_card_keeps_none_of_the_others_from_a_check(fleet: GpuFleet) -> None:
     gpus = SimulatedGpus(fleet.host.machine)
+    own = "/usr/local/bin/journalctl"
+    bus = fleet.host.tell("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader -i 2")
+    logged = f"NVRM: Xid (PCI:{bus[4:].partition('.')[0]}): 79, GPU has fallen off the bus."
+    fleet.host.tell(f"printf '#!/bin/sh\necho \"{logged}\"\n' >{own}; chmod 755 {own}")
     gpus.lose(2)
     host = verified(fleet, expect=1)
+    fleet.host.tell(f"rm {own}")
+    assert any("Xid 79" in one["message"] for one in host["findings"] if one["message"].startswith("GPU 2 "))
+
+    (row,) = fleet.rigup("status", "--json", expect=1).json["services"]
+    assert row["health"] == "answers" and "gpus" in row["drift"]
+    said = error(fleet.apply(expect=2))
+    assert said["message"].partition(": ")[2].startswith("GPU 2 ") and 'gpus = "3x RTX 3090"' in said["hint"]
+    fleet.describe_gpus(OLD, rig={"gpus": "3x RTX 3090"})
+    fleet.apply()
+    assert fleet.host.answers()
     gpus.restore(2)
+    fleet.describe_gpus(OLD)
+    fleet.apply()
     assert [link["gpu"] for link in host["links"]["gpus"]] == [0, 1, 3]
     assert [lost["lost"] for lost in host["links"]["lost"]] == [2]
     assert any(one["message"].startswith("GPU 2 ") and one["problem"] for one in host["findings"])
     assert len(host["links"]["pairs"]) == 6
+
+
+def test_a_driver_that_hangs_is_named_as_what_is_waited_for(fleet: GpuFleet) -> None:
+    gpus = SimulatedGpus(fleet.host.machine)
+    gpus.hang(1)
+    run = fleet.start("diff")
+    run.wait_to_say("waiting for NVML")
+    gpus.restore(1)
+    assert run.wait() in (0, 1), run.text
 
 
 def test_what_is_wrong_is_said_with_a_hint_and_ends_with_1(fleet: GpuFleet) -> None:

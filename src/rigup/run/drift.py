@@ -72,6 +72,7 @@ def drift_of(
     disabled: services that are to be stopped.
     """
     return (
+        *_unfinished(probe),
         *(_machine(probe, plans[0]) if plans else ()),
         *(found for plan in plans for found in _service(probe, plan, manifests[plan.service.name], builders)),
         *_disabled(probe, disabled),
@@ -91,16 +92,20 @@ def driver_differences(nvidia: Nvidia, planned: DriverPlan | None) -> tuple[str,
     return (nvidia.loaded or "none", *on_disk, *in_lock)
 
 
-def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
-    for finding in differences(plan.rig, probe):
-        yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
-    if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
-        yield _other_kernel(probe, booting, managed_driver(plan, probe))
+def _unfinished(probe: Probe) -> Iterator[Drift]:
+    """Packages of anybody's that dpkg has left by halves, also on a host of a gateway alone: apt refuses all work."""
     if probe.unfinished:
         unfinished = f"dpkg has not finished {list_text(probe.unfinished, MOST_NAMED)}"
         yield Drift(
             "packages", unfinished, hint="apply finishes them before it uses apt; on the host: dpkg --configure -a"
         )
+
+
+def _machine(probe: Probe, plan: Plan) -> Iterator[Drift]:
+    for finding in differences(plan.rig, probe):
+        yield Drift("gpus" if finding.rule.startswith("host-gpu") else "host", finding.message, hint=finding.hint)
+    if plan.rig.gpus and (booting := booting_kernel(probe)) != probe.kernel:
+        yield _other_kernel(probe, booting, managed_driver(plan, probe))
     driver = managed_driver(plan, probe)
     differing = driver_differences(probe.nvidia, driver)
     if len(differing) > 1:

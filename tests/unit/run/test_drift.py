@@ -198,3 +198,12 @@ def test_each_checkpoint_of_services_that_take_turns_must_be_there(plan: Plan, p
         ("config", f"members {DIFFERS}"),
         ("checkpoint", "/var/lib/rigup/weights/other/model/0123456789abcdef has no receipt"),
     ]
+
+
+def test_packages_that_dpkg_has_left_by_halves_are_told_with_or_without_a_service(probe: Probe, plan: Plan) -> None:
+    stuck = replace(probe, unfinished=("docker-ce", "zfs-dkms"))
+    idle = replace(stuck, releases={}, current={}, units={})
+    for found in (drift(stuck, plan), drift_of(idle, (), {})):
+        (told,) = found
+        assert (told.what, told.message.partition("finished ")[2]) == ("packages", "docker-ce, zfs-dkms")
+        assert "dpkg --configure -a" in (told.hint or "")

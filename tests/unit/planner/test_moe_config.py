@@ -88,6 +88,13 @@ def test_experts_that_triton_does_not_run_have_none() -> None:
     assert moe_config(candidate("4x H200", "unsloth/MiniMax-M2.5-GGUF", "llama.cpp", quant="Q8_0")) is None
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("gpus", ["2x RTX 5090", "2x L40S", "2x H100 80GB HBM3"])
+def test_a_dense_model_has_none(gpus: str, engine: str) -> None:
+    dense = candidate(gpus, "Qwen/Qwen3.6-27B-FP8", engine, parallel={"tensor": 2})
+    assert moe_config(dense) is None and not warned(dense)
+
+
 @pytest.mark.parametrize(
     ("gpus", "engine", "version", "file"),
     [

@@ -68,10 +68,15 @@ def _unread(links: Links) -> Iterator[LinkFinding]:
 def _lost(links: Links, probe: Probe) -> Iterator[LinkFinding]:
     """The GPUs that do not respond, each with the driver's last error about it."""
     known = {gpu.index: gpu for gpu in probe.gpus}
+    unclaimed = [xid for xid in links.xids if not any(_same_bus(xid.bus, gpu.bus) for gpu in links.gpus)]
     for gpu in links.lost:
         card = known.get(gpu.lost)
         bus = gpu.bus or (card.bus if card else "")
-        xids = [xid for xid in links.xids if bus and _same_bus(xid.bus, bus)]
+        if bus:
+            xids = [xid for xid in links.xids if _same_bus(xid.bus, bus)]
+        else:  # NVML says nothing of a lost card, not even where it is
+            xids = unclaimed if len(links.lost) == 1 else []
+            bus = xids[-1].bus if xids else ""
         last = f"; Xid {xids[-1].xid}" + (f": {xids[-1].text}" if xids[-1].text else "") if xids else ""
         name = described(card) if card else f"GPU {gpu.lost}"
         at = f" at {bus}" if bus else ""

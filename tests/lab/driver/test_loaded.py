@@ -235,7 +235,7 @@ def test_a_kernel_that_moved_gets_headers_and_a_module(fleet: GpuFleet) -> None:
     assert re.match(rf"driver {NEW}: headers .* {NEXT_KERNEL}\b", steps(shown)[0])
     assert next_kernel(shown)["hint"].startswith("do not reboot")
     fleet.apply()
-    assert next_kernel(fleet.rigup("diff", "--json"))["hint"] == "reboot when convenient"
+    assert next_kernel(fleet.rigup("diff", "--json", expect=1))["hint"] == "reboot when convenient"
     module = f"/lib/modules/{NEXT_KERNEL}/updates/dkms/nvidia.ko"
     assert fleet.host.tell(f"tr '\\0' '\\n' <{module} | sed -n 's/^version=//p'") == NEW
     assert (fleet.loaded(), fleet.boots()) == (NEW, boot)

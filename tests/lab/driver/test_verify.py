@@ -68,7 +68,7 @@ def is_problem(host: dict[str, Any], subject: str, *values: str) -> bool | None:
 def test_one_lost_card_keeps_none_of_the_others_from_a_check(fleet: GpuFleet) -> None:
     gpus = SimulatedGpus(fleet.host.machine)
     own = "/usr/local/bin/journalctl"
-    bus = fleet.host.tell("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader -i 2")
+    bus = fleet.host.tell("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader").splitlines()[2]
     logged = f"NVRM: Xid (PCI:{bus[4:].partition('.')[0]}): 79, GPU has fallen off the bus."
     fleet.host.tell(f"printf '#!/bin/sh\necho \"{logged}\"\n' >{own}; chmod 755 {own}")
     gpus.lose(2)

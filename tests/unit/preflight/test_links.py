@@ -39,9 +39,9 @@ def said(found: Links, card: ProbedGpu = CARD) -> list[tuple[bool, str]]:
     return [(one.problem, one.message) for one in link_findings(found, Probe(gpus=cards))]
 
 
-@pytest.mark.parametrize("bus", ["", "0000:02:00.0"])
-def test_a_card_that_does_not_respond_is_named_with_its_xid(bus: str) -> None:
-    lost = ProbedGpu(CARD.name, index=2, uuid="GPU-2", bus="00000000:02:00.0", error="GPU is lost")
+@pytest.mark.parametrize(("bus", "probed"), [("", "00000000:02:00.0"), ("0000:02:00.0", ""), ("", "")])
+def test_a_card_that_does_not_respond_is_named_with_its_xid(bus: str, probed: str) -> None:
+    lost = ProbedGpu(CARD.name, index=2, uuid="GPU-2", bus=probed, error="GPU is lost")
     xids = (
         Xid(xid=31, bus="0000:01:00", text="of another card"),
         Xid(xid=79, bus="0000:02:00", text="GPU has fallen off the bus."),

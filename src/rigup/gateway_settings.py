@@ -88,7 +88,7 @@ class Gateway(Frozen):
     weights: dict[str, Annotated[int, Field(ge=0, le=256)]] = {}
     hold: Annotated[int, Field(ge=0, le=3600)] = 0
     body_limit_mib: Annotated[int, Field(ge=1, le=64)] = 2
-    connections_per_address: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] = 4_000
+    connections_per_address: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] = 3_500
     metrics_listen: str = "127.0.0.1"
     metrics_port: Port = 8405
     cache_port: Annotated[int, Field(ge=1, le=65534)] = 8406

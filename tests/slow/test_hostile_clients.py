@@ -19,8 +19,8 @@ pytestmark = [
 ]
 CLIENTS = Path(__file__).with_name("hostile_clients.py")
 SLOW = 500
-# What heads of an address may take, 4,000 of 64 KiB, and the rest.
-MOST_KIB = (256 + 150) * 1024
+# What heads of an address may take, 3,500 of 64 KiB, and the rest.
+MOST_KIB = (224 + 150) * 1024
 
 
 def test_they_reach_no_engine_and_harm_nobody(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rigup.gateway.paths import (
     KEYS_FILE,
     MODELS_FILE,
 )
-from rigup.gateway.request_body import ONE_MODEL
+from rigup.gateway.request_body import MODEL, ONE_MODEL
 from rigup.gateway.responses import RETRY_SECONDS
 from rigup.gateway.servers import HELD, backend_name, server_name
 from rigup.gateway_settings import MOST_CLIENTS, Gateway, GatewayPlan, Route
@@ -45,6 +45,8 @@ LONGEST_HEAD, HEAD_SECONDS = 65_536, 10
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
 LONGEST_MODEL = 200
+# Of what is looked at as a model's name: each of its escapes takes time.
+LONGEST_TEXT = 65_536
 # By client and model, for the metrics: rigup's limits of both names, and a slash.
 USAGE = "stick-table type string len 161 size 10k store http_req_cnt,http_fail_cnt,bytes_in_cnt,bytes_out_cnt"
 LIMITS = "stick-table type string len 32 size 10k expire 2m store gpc0_rate(1m),conn_cur"
@@ -148,7 +150,9 @@ def _defaults() -> list[str]:
         f"timeout http-request {HEAD_SECONDS}s",
         "timeout http-keep-alive 5m",
         "timeout queue 60s",
-        "timeout client 1h",
+        # HAProxy 2.6 has no other bound for a client that does not begin with TLS; one that waits for its answer, or
+        # for more of it, may take longer
+        "timeout client 5m",
         "timeout server 1h",
         *(_own_error(status, text) for status, text in responses.OWN.items()),
     ]
@@ -179,12 +183,13 @@ def _frontend(plan: GatewayPlan) -> list[str]:
         _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
         "http-request wait-for-body time 60s",
         _answer(413, responses.TOO_LARGE, f"if {{ req.body_size gt {largest} }}"),
-        f"http-request set-var(txn.model) req.body,json_query('$.model'),bytes(0,{LONGEST_MODEL})",
-        _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
+        _answer(400, responses.NO_MODEL, "unless { req.body -m sub '\"model\"' }"),
         # all that is text to HAProxy ends with its first null
         "http-request set-var(txn.size) req.body_len",
         f"acl one-model req.body -m reg {_quoted(ONE_MODEL)}",
         _answer(400, responses.NOT_ONE_MODEL, "unless one-model { req.body,length,sub(txn.size) -m int eq 0 }"),
+        f"http-request set-var(txn.model) {_model()}",
+        _answer(400, responses.NO_MODEL, "unless { var(txn.model) -m found } { var(txn.model) -m len gt 0 }"),
         # as what the body was read here; some engines go by it
         "http-request set-header content-type application/json",
         *_known(plan),
@@ -197,6 +202,13 @@ def _frontend(plan: GatewayPlan) -> list[str]:
             for route in plan.routes
         ),
     ]
+
+
+def _model() -> str:
+    """The model of a body that has one, as an expression. HAProxy's json_query does not know the escaped slash of PHP."""
+    name = f"req.body,regsub('{ONE_MODEL}','\\{MODEL}'),bytes(0,{LONGEST_TEXT})"
+    expression = f"{name},regsub('\\\\/',/,g),json_query($),bytes(0,{LONGEST_MODEL})"
+    return '"' + re.sub(r'[\\"$]', r"\\\g<0>", expression) + '"'
 
 
 def _addresses(gateway: Gateway) -> list[str]:

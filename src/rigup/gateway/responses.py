@@ -22,10 +22,7 @@ def model_list(models: Iterable[str]) -> str:
 
 NO_KEY = error("Give a valid API key: Authorization: Bearer KEY", code="invalid_api_key")
 NOT_FOUND = error("This gateway has no such endpoint", code="not_found")
-# HAProxy reads JSON up to 20 levels deep: MJSON_MAX_DEPTH in its include/import/mjson.h.
-NO_MODEL = error(
-    "Name a model, in JSON and before anything nested deeper than 20 levels", param="model", code="model_required"
-)
+NO_MODEL = error("Name a model, in JSON", param="model", code="model_required")
 NOT_ONE_MODEL = error(
     "The body must be a JSON object in UTF-8 with one model; write the keys beside it in ASCII, without escapes",
     param="model",

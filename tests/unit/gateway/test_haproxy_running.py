@@ -184,9 +184,44 @@ def test_a_request_goes_where_its_model_is_with_the_engines_key(site: tuple[int,
     assert KEY not in str(engines[2].heard)
 
 
-def test_what_is_nested_deeply_may_follow_the_model(site: tuple[int, list[Engine], Path]) -> None:
+def test_what_is_nested_deeply_may_be_before_the_model_and_behind_it(site: tuple[int, list[Engine], Path]) -> None:
     deep = json.loads("[" * 99 + "]" * 99)
-    assert ask(site[0], {"model": "small", "tools": deep})[0] == 200
+    assert ask(site[0], {"tools": deep, "model": "small", "more": deep})[0] == 200
+
+
+def test_a_name_may_have_an_escaped_slash(tmp_path: Path) -> None:
+    """PHP's json_encode writes one."""
+    engine = Engine()
+    with running(tmp_path, {"org/chat": [engine.server_port]}) as port:
+        for name in (r"org\/chat", r"org\u002fchat", r"o\u0072g\/cha\u0074"):
+            assert ask(port, f'{{"messages":["a\\/b"],"model":"{name}"}}')[0] == 200
+        for name in (r"org\\/chat", r"org\\\/chat", r"org\\u002fchat"):
+            assert ask(port, f'{{"model":"{name}"}}')[0] in (400, 404)
+    assert len(engine.heard) == 3
+    engine.end()
+
+
+def test_a_client_that_does_not_begin_with_tls_does_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    defaults = haproxy._defaults()
+    monkeypatch.setattr(haproxy, "_defaults", lambda: [line.replace("client 5m", "client 1s") for line in defaults])
+    with running(tmp_path, {"small": [free_port()]}, certificate=certificate_with_key()) as port:
+        for sent in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            with socket.create_connection(("127.0.0.1", port), timeout=SAFETY_S) as link:
+                link.sendall(sent)
+                assert link.recv(100) == b""
+
+
+def test_a_client_waits_for_its_answer_longer_than_it_may_be_silent_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = haproxy._defaults()
+    monkeypatch.setattr(haproxy, "_defaults", lambda: [line.replace("client 5m", "client 1s") for line in defaults])
+    engine = Engine()
+    with running(tmp_path, {"small": [engine.server_port]}) as port:
+        engine.free.clear()
+        threading.Timer(2.5, engine.free.set).start()
+        assert ask(port, {"model": "small"})[0] == 200
+    engine.end()
 
 
 def test_usage_is_counted_by_client_and_model(site: tuple[int, list[Engine], Path]) -> None:
@@ -239,7 +274,8 @@ def test_requests_spread_over_the_engines_of_a_model(site: tuple[int, list[Engin
         ({"body": {"messages": []}}, 400, "model_required"),
         ({"body": {"model": ""}}, 400, "model_required"),
         ({"body": "not JSON"}, 400, "model_required"),
-        ({"body": {"tools": json.loads("[" * 20 + "]" * 20), "model": "small"}}, 400, "model_required"),
+        ({"body": '"small"'}, 400, "model_required"),
+        ({"body": '["model"]'}, 400, "model_ambiguous"),
         ({"body": {"model": "small"}, "path": "/v1/load_lora_adapter"}, 404, "not_found"),
         ({"body": {"model": "small"}, "path": "/v1/chat/../chat/completions"}, 404, "not_found"),
         ({"method": "GET"}, 404, "not_found"),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from rigup.layout import APPLY_RECORDS, service_folder
 from tests.lab.fleet import ANSWER, Fleet
 
 pytestmark = [
@@ -61,6 +62,33 @@ def test_a_journal_that_has_no_end_or_says_nothing_is_not_waited_for(serving: Fl
         assert f"{serving.host.name}: journalctl prints nothing" in hanging.text
     finally:
         serving.host.tell(f"rm -f {own}")
+
+
+def test_a_port_that_is_none_fails_the_host_by_its_name(serving: Fleet) -> None:
+    manifest = f"{service_folder('chat')}/current/release.json"
+    kept = serving.host.tell(f"cat {manifest}")
+    wrong = json.loads(kept)
+    wrong["command"][wrong["command"].index("--port") + 1] = "8000; id"
+    try:
+        serving.host.machine.ssh(f"cat > {manifest}", input=json.dumps(wrong), check=True)
+        for words in (("tunnel", "chat"), ("chat", "chat", "?"), ("status",), ("status", "--json")):
+            done = serving.rigup(*words, expect=1)
+            assert "Traceback" not in done.text and "uid=" not in done.text
+            assert serving.host.name in done.text
+    finally:
+        serving.host.machine.ssh(f"cat > {manifest}", input=kept, check=True)
+
+
+def test_other_users_read_no_records(serving: Fleet) -> None:
+    serving.rigup("exec", "true hunter2-of-a-command")
+    assert serving.host.says(f"grep -q hunter2-of-a-command {APPLY_RECORDS}")
+    assert serving.host.tell(f"stat -c '%a %U:%G' {APPLY_RECORDS}") == "600 root:root"
+    places = "/var/log /run /etc/rigup /var/lib/rigup /opt/rigup"
+    assert not serving.host.says(f"runuser -u nobody -- grep -rqs hunter2-of-a-command {places}")
+    # earlier versions left it open
+    serving.host.tell(f"chmod 644 {APPLY_RECORDS}")
+    serving.rigup("exec", "true")
+    assert not serving.host.says(f"runuser -u nobody -- cat {APPLY_RECORDS}")
 
 
 def asked(url: str, key: str = "") -> str:

@@ -15,13 +15,16 @@ from rigup.gateway.paths import (
     ACME_FILE,
     ACME_UNIT,
     ACME_UNIT_FILE,
+    ACME_USER,
     ADMIN_SOCKET,
+    CERTIFICATE_PROGRAM,
     FOLDER,
     SMG_FOLDER,
     SMG_UNIT,
     SMG_UNIT_FILE,
     UNIT,
 )
+from rigup.layout import PROGRAMS
 from rigup.lock import load_lock
 from rigup.lockfile.lock import write_lock
 from rigup.project.inventory import LOCK
@@ -457,6 +460,18 @@ def test_tls_with_a_certificate_by_acme(fleet: GatewayFleet) -> None:
     assert changes(fleet) == []
     (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
     assert 0 < seen["certificate_days"] <= 1
+    # certbot's user may put anything in the place of what root copies
+    kept, mine = f"/var/lib/rigup/acme/config/live/{NAME}/fullchain.pem", host.tell(f"sha256sum {ACME_FILE}")
+    host.tell(f"mv {kept} {kept}.kept")
+    deploy = f"python3 -I {PROGRAMS}/{CERTIFICATE_PROGRAM} deploy {NAME}"
+    deploy = f"systemd-run --quiet --pipe --wait -p MemoryMax=64M {deploy}"
+    none = "no certificate"
+    for makes, says in (("ln -s /dev/zero", "larger than"), ("mkfifo", none), ("ln -s /etc/shadow", none)):
+        host.tell(f"runuser -u {ACME_USER} -- {makes} {kept}")
+        assert says in host.tell(f"{deploy} 2>&1 || true")
+        host.tell(f"rm {kept}")
+    host.tell(f"mv {kept}.kept {kept}")
+    assert host.tell(f"sha256sum {ACME_FILE}") == mine
     verdict = host.tell(f"systemd-analyze security --no-pager {ACME_UNIT} | tail -n 1")
     assert float(verdict.split(":")[1].split()[0]) <= 2.5, verdict
 

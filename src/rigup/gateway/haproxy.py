@@ -205,7 +205,7 @@ def _frontend(plan: GatewayPlan) -> list[str]:
 
 
 def _model() -> str:
-    """The model of a body that has one, as an expression. HAProxy's json_query does not know the escaped slash of PHP."""
+    """How to find the model of a body that has one. json_query alone does not know the slash that PHP escapes."""
     name = f"req.body,regsub('{ONE_MODEL}','\\{MODEL}'),bytes(0,{LONGEST_TEXT})"
     expression = f"{name},regsub('\\\\/',/,g),json_query($),bytes(0,{LONGEST_MODEL})"
     return '"' + re.sub(r'[\\"$]', r"\\\g<0>", expression) + '"'

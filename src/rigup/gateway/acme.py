@@ -7,6 +7,7 @@ before its first start, certbot does.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from rigup import layout
 from rigup.gateway.paths import (
@@ -24,7 +25,7 @@ from rigup.systemd.service import SANDBOX
 
 PACKAGE = "certbot"
 HTTP = 80
-MOST_OF_CHALLENGES = 100
+MOST_OF_CHALLENGES, MOST_OF_ADDRESS = 100, 10
 CHALLENGES = "/.well-known/acme-challenge/"
 _CAPABILITIES = ("CapabilityBoundingSet=", "AmbientCapabilities=")
 
@@ -35,18 +36,25 @@ def lineage(acme: Acme) -> str:
     return f"gateway-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
 
 
-def challenge_sections(gateway: Gateway, listen: str) -> list[tuple[str, list[str]]]:
-    """What HAProxy needs to let certbot answer. listen: of port 80. Nothing else is answered without TLS."""
+def challenge_sections(gateway: Gateway, listen: str, heads: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """What HAProxy needs to let certbot answer. Nothing else is answered without TLS.
+
+    listen: of port 80. heads: lines by which a frontend in TCP mode bounds what requests begin with.
+    """
     if gateway.acme is None:
         return []
     return [
         (
             "frontend challenges",
             [
+                "mode tcp",
                 f"bind {listen}",
                 # of a port that is open to everybody
                 f"maxconn {MOST_OF_CHALLENGES}",
-                "timeout http-keep-alive 1s",
+                "stick-table type ipv6 size 10k expire 1m store conn_cur",
+                "tcp-request connection track-sc0 src,ipmask(32,64)",
+                f"tcp-request connection reject if {{ sc0_conn_cur gt {MOST_OF_ADDRESS} }}",
+                *heads,
                 "http-request set-log-level silent",
                 f"http-request return status 404 unless {{ method GET }} {{ path_beg {CHALLENGES} }}",
                 "default_backend challenges",

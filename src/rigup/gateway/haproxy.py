@@ -44,6 +44,8 @@ MOST_OF_METRICS = 100
 LONGEST_HEAD, HEAD_SECONDS = 65_536, 10
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
+# A frontend without keys bounds the head of a connection's first request alone, so there is no other.
+ONE_REQUEST = "option httpclose"
 LONGEST_MODEL = 200
 # Of what is looked at as a model's name: each of its escapes takes time.
 LONGEST_TEXT = 65_536
@@ -101,7 +103,7 @@ def _sections(plan: GatewayPlan, digest: str) -> str:
         sections += [("backend clients", [LIMITS]), ("backend usage", [USAGE]), ("backend addresses", [ADDRESSES])]
     if gateway.hold:
         sections.append(("frontend hold", _hold()))
-    sections += acme.challenge_sections(gateway, with_port(gateway.listen, acme.HTTP))
+    sections += acme.challenge_sections(gateway, with_port(gateway.listen, acme.HTTP), [*_heads(), ONE_REQUEST])
     sections.append(("frontend metrics", _metrics(gateway)))
     return "# Written by rigup: gateway in group_data\n" + "\n".join(
         f"{name}\n" + "".join(f"  {line}\n" for line in lines) for name, lines in sections
@@ -375,9 +377,11 @@ def _hold() -> list[str]:
 
 def _metrics(gateway: Gateway) -> list[str]:
     return [
+        "mode tcp",
         f"bind {with_port(gateway.metrics_listen, gateway.metrics_port)}",
         f"maxconn {MOST_OF_METRICS}",
-        "timeout http-keep-alive 1m",
+        *_heads(),
+        ONE_REQUEST,
         "http-request set-log-level silent",
         "http-request use-service prometheus-exporter if { method GET } { path /metrics }",
         _answer(404, responses.NOT_FOUND),

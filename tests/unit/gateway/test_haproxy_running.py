@@ -19,12 +19,21 @@ from typing import Any
 
 import pytest
 
-from rigup.gateway import haproxy
+from rigup.gateway import acme, haproxy
 from rigup.gateway.files import files_of
 from rigup.gateway.haproxy import digest_of
 from rigup.gateway.paths import ADMIN_SOCKET, CERTIFICATE_FILE, FOLDER, RUNTIME_FOLDER
 from rigup.gateway.responses import RETRY_SECONDS
-from rigup.gateway_settings import Backend, Certificate, Gateway, GatewayClient, GatewayPlan, GatewaySettings, Route
+from rigup.gateway_settings import (
+    Acme,
+    Backend,
+    Certificate,
+    Gateway,
+    GatewayClient,
+    GatewayPlan,
+    GatewaySettings,
+    Route,
+)
 from rigup.operations.gateway import admin
 from rigup.programs import program_file, release_metrics
 from tests.certificates import certificate_with_key
@@ -463,6 +472,42 @@ def test_a_head_without_an_end_is_cut(site: tuple[int, list[Engine], Path], star
             for _ in range(1000):
                 link.sendall(b"x" * 8192)
                 time.sleep(0.001)
+
+
+@pytest.fixture(scope="module")
+def open_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    """Of a gateway, those where nobody needs a key."""
+    ports = {"metrics": free_port(), "challenges": free_port()}
+    sections = acme.challenge_sections
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(acme, "HTTP", ports["challenges"])
+        with_acme = Gateway(tls=Certificate(acme=Acme(domains=(), directory="x")))
+        patch.setattr(acme, "challenge_sections", lambda _, *more: sections(with_acme, *more))
+        folder = tmp_path_factory.mktemp("open")
+        with running(folder, {"small": [free_port()]}, metrics_port=ports["metrics"]):
+            yield ports
+
+
+@pytest.mark.parametrize(("name", "path"), [("metrics", "/metrics"), ("challenges", f"{acme.CHALLENGES}x")])
+def test_a_port_without_keys_takes_a_short_head_and_one_request(
+    open_ports: dict[str, int], name: str, path: str
+) -> None:
+    status, _, headers = ask(open_ports[name], path=path, method="GET")
+    assert (status, headers["connection"]) == ({"metrics": 200, "challenges": 503}[name], "close")
+    assert ask(open_ports[name], path="/", method="GET")[0] == 404
+    with socket.create_connection(("127.0.0.1", open_ports[name]), timeout=SAFETY_S) as link:
+        link.sendall(f"GET {path} HTTP/1.1\r\nX: ".encode())
+        with pytest.raises(ConnectionError):
+            for _ in range(1000):
+                link.sendall(b"x" * 8192)
+                time.sleep(0.001)
+
+
+def test_an_address_does_not_keep_the_acme_server_out(open_ports: dict[str, int]) -> None:
+    port = open_ports["challenges"]
+    links = [socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.9", 0)) for _ in range(150)]
+    assert ask(port, path=f"{acme.CHALLENGES}x", method="GET")[0] == 503
+    close(links)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from rigup.gateway.paths import (
     ACME_FILE,
+    ACME_PORT,
     ACME_UNIT,
     ACME_UNIT_FILE,
     ACME_USER,
@@ -460,6 +461,9 @@ def test_tls_with_a_certificate_by_acme(fleet: GatewayFleet) -> None:
     assert changes(fleet) == []
     (seen,) = fleet.rigup("status", "--json", "--limit", "edge").json["gateways"]
     assert 0 < seen["certificate_days"] <= 1
+    # nobody else answers the ACME server while certbot does not run
+    listen = f"import socket; socket.create_server(('127.0.0.1', {ACME_PORT}))"
+    assert not host.says(f'runuser -u nobody -- python3 -c "{listen}"') and host.says(f'python3 -c "{listen}"')
     # certbot's user may put anything in the place of what root copies
     mine = host.tell(f"sha256sum {ACME_FILE}")
     (kept,) = host.tell("ls /var/lib/rigup/acme/config/live/*/fullchain.pem").split()

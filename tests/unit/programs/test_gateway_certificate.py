@@ -111,9 +111,9 @@ def test_certbot_answers_behind_haproxy_or_in_its_place(monkeypatch: pytest.Monk
     monkeypatch.setattr(program.os, "execv", lambda path, words: started.append(words))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setattr(program, "HTTP", listener.getsockname()[1])
-        program.obtain("0.0.0.0", "8404", ["certonly"])
-    program.obtain("0.0.0.0", "8404", ["certonly"])
+        program.obtain("0.0.0.0", "300", ["certonly"])
+    program.obtain("0.0.0.0", "300", ["certonly"])
     assert [words[1:] for words in started] == [
-        ["certonly", "--http-01-address", "127.0.0.1", "--http-01-port", "8404"],
+        ["certonly", "--http-01-address", "127.0.0.1", "--http-01-port", "300"],
         ["certonly", "--http-01-address", "0.0.0.0", "--http-01-port", str(program.HTTP)],
     ]

@@ -38,8 +38,8 @@ ACME_FOLDER = f"{CONFIGURATION}/acme"
 ACME_FILE = f"{ACME_FOLDER}/certificate.pem"
 ACME_STATE = "/var/lib/rigup/acme"
 ACME_USER = "rigup-acme"
-# Where HAProxy passes on what the ACME server asks. Any user of the host could answer at a port above 1023 while certbot
-# does not run, and so get a certificate for the gateway's names. IANA has assigned 300 to nothing.
+# Where HAProxy passes on what the ACME server asks. While certbot does not run, any user of the host could answer at a
+# port above 1023, and so get a certificate for the gateway's names. IANA has assigned 300 to nothing.
 ACME_PORT = 300
 ACME_UNIT = unit_name("gateway-certificate")
 ACME_UNIT_FILE = f"/etc/systemd/system/{ACME_UNIT}"

@@ -232,7 +232,9 @@ def _heads() -> list[str]:
     """
     # not an empty line alone: HTTP skips those in front of a request, and would then wait for its head
     end = '-m reg "[^\\r\\n]\\r?\\n\\r?\\n"'
-    endless = f"{{ var(txn.length) -m int gt {LONGEST_HEAD} }} !{{ req.payload(0,{LONGEST_HEAD}) {end} }}"
+    # of a later request, what was read is no text, and has part of the body
+    first = f"!{{ var(sess.http) -m found }} {{ var(txn.length) -m int gt {LONGEST_HEAD} }}"
+    endless = f"{first} !{{ req.payload(0,{LONGEST_HEAD}) {end} }}"
     # what begins no request, such as TLS, is HTTP's to refuse, as is what has an end and is not HTTP
     alien = '{ req.payload(0,1) -m reg "[\\x01-\\x08\\x0e-\\x1f]" }'
     return [
@@ -247,6 +249,7 @@ def _heads() -> list[str]:
         # it did not come in time
         "tcp-request content set-log-level silent",
         "tcp-request content reject",
+        "http-request set-var(sess.http) bool(true)",
         "http-response set-var(txn.first) date(0,ms),sub(txn.began)",
         "http-after-response set-var(txn.status) status",
     ]

@@ -535,6 +535,16 @@ def test_a_connection_is_kept_for_a_key(site: tuple[int, list[Engine], Path], as
     assert (b"HTTP/1." in said[1:]) is stays
 
 
+def test_each_request_of_a_kept_connection_may_be_large(site: tuple[int, list[Engine], Path]) -> None:
+    link = http.client.HTTPConnection("127.0.0.1", site[0], timeout=SAFETY_S)
+    body = json.dumps({"messages": ["x" * 900_000], "model": "small"})
+    for _ in range(20):
+        link.request("POST", CHAT, body, {"Authorization": f"Bearer {KEY}"})
+        reply = link.getresponse()
+        assert (reply.status, json.loads(reply.read())) == (200, {"bytes": 900_036})
+    link.close()
+
+
 def test_metrics_answer_when_clients_have_all_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(haproxy, "MOST_CLIENTS", 20)
     metrics = free_port()

@@ -198,9 +198,10 @@ def test_the_power_goes_while_a_service_is_asked(built: Fleet) -> None:
     built.host.machine.power_off()
     began = time.monotonic()
     try:
-        assert run.wait() == 1, run.text
-        assert time.monotonic() - began < 150, run.text
-        assert f"{built.host.name}: connection lost" in run.text and "Traceback" not in run.text
+        assert run.wait(400) == 1, run.text
+        # a minute until it is noticed, and three in which the host may come back
+        assert time.monotonic() - began < 330, run.text
+        assert "connection lost for 180 s" in run.text and "Traceback" not in run.text
     finally:
         built.host.machine.power_on()
     built.converges()

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from rigup.cli import lab as lab_command
-from rigup.errors import HostFailed, InputError
-from rigup.lab import process
+from rigup.errors import HostFailed, InputError, MissingTool
+from rigup.lab import ids, process
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder
 from rigup.lab.lab import Lab
@@ -97,9 +97,42 @@ def test_sudo_asks_opspw_for_the_password_and_ops_for_none(machine: Machine) -> 
 
 
 def test_a_password_opens_no_machine(machine: Machine) -> None:
-    """Every user of this machine reaches its SSH, and root of a machine is not far from root of this one."""
+    """Every user of this machine reaches its SSH."""
     allowed = machine.ssh("sshd -T | grep -E '^(password|kbdinteractive)authentication '").stdout
     assert allowed == "passwordauthentication no\nkbdinteractiveauthentication no\n"
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        "mknod /dev/shm/disk b 7 0 && head -c 1 /dev/shm/disk",
+        "mkdir -p /mnt/proc && mount -t proc proc /mnt/proc && : >>/mnt/proc/sys/kernel/core_pattern",
+        "mkdir -p /mnt/dev && mount -t devtmpfs dev /mnt/dev && : >/mnt/dev/from-a-lab",
+        "mount -o remount,bind,rw /run/host/os-release && : >>/run/host/os-release",
+    ],
+)
+def test_root_of_a_machine_is_nobody_on_this_one(machine: Machine, tried: str) -> None:
+    """The kernel refuses it a disk of this machine, its settings, its devices, and a file that it shows."""
+    done = machine.ssh(f"LC_ALL=C; {tried}; code=$?; umount /mnt/* 2>/dev/null; exit $code")
+    assert done.returncode != 0, done.stdout
+    assert any(word in done.stderr.lower() for word in ("permission denied", "not permitted")), done.stderr
+    assert not Path("/dev/from-a-lab").exists()
+
+
+def test_each_machine_has_ids_of_its_own(lab: Lab) -> None:
+    ranges = [machine.ssh("cat /proc/self/uid_map").stdout.split() for machine in lab.machines]
+    assert [(inside, count) for inside, _, count in ranges] == [("0", "65536")] * 2
+    (first, second) = (int(outside) for _, outside, _ in ranges)
+    assert first >= 0x80000 and second == first + 65536
+    group = f"rigup-lab/{lab.record.number}/2/"
+    owners = {Path(f"/proc/{words.split()[0]}").stat().st_uid for words, found in _processes() if group in found}
+    assert second in owners
+
+
+def test_a_file_system_that_cannot_map_ids_is_named(labs_can_run: None) -> None:
+    with pytest.raises(MissingTool, match=r"^/proc: ") as raised:
+        ids.check(Path("/proc"))
+    assert "rigup lab up" in str(raised.value.hint)
 
 
 def test_systemd_is_process_1_and_every_unit_is_well(machine: Machine) -> None:

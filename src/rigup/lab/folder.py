@@ -96,12 +96,14 @@ class LabRecord(Frozen):
     """The configuration of a lab. Machines are `name` followed by 1 to `hosts`; `base` is the image's folder name.
 
     network: the namespace's identity, because another lab may get this number after a restart of this machine.
+    first_id: the first user and group id of its machines on this machine.
     rig: the simulated GPUs of each machine in the form of group_data; None for none.
     """
 
     name: str
     number: int
     network: int
+    first_id: int
     suite: str
     base: str
     disk: str

@@ -13,6 +13,8 @@ import sys
 import time
 from pathlib import Path
 
+from rigup.errors import HostFailed
+from rigup.lab import ids
 from rigup.lab.base import image
 from rigup.lab.cgroup import Cgroup
 from rigup.lab.folder import LabFolder, LabRecord, make_folder
@@ -22,6 +24,7 @@ from rigup.lab.network import addresses, network
 from rigup.lab.process import environment, run
 
 REBOOT = 133
+NETWORK_UNIT = "lab-network.service"
 
 
 def main() -> None:
@@ -31,32 +34,44 @@ def main() -> None:
     folder = LabFolder(name).machine(index)
     signal.pthread_sigmask(signal.SIG_BLOCK, {POWER_BUTTON})
     (folder / OFF).unlink(missing_ok=True)
-    root = mount_disk(record, folder)
-    set_up(record, index, folder, root)
-    setup.fit_out(folder, root)
+    root = make_disk(record, index, folder)
     hide_this_machine()
     while True:
         code = REBOOT
         while code == REBOOT:
-            code = boot(record, index, root)
+            code = boot(record, index, folder, root)
         print(f"{time.strftime('%F %T')} off ({code})", flush=True)
         (folder / OFF).touch()
         signal.sigwait({POWER_BUTTON})
         (folder / OFF).unlink()
 
 
-def mount_disk(record: LabRecord, folder: Path) -> Path:
-    """Mounts the machine's disk, of limited size, over the image; returns the root of the file system."""
-    disk, root = folder / "disk", folder / "root"
+def make_disk(record: LabRecord, index: int, folder: Path) -> Path:
+    """Mounts the machine's disk, of limited size, over the image, and sets it up; returns the root of its files.
+
+    They show the ids of the machine's user namespace: the image by a mapped mount, and what is written to it here is
+    handed over.
+    """
+    disk, root, first = folder / "disk", folder / "root", ids.root_of(record, index)
     disk.mkdir(exist_ok=True)
     root.mkdir(exist_ok=True)
     run(["mount", "-t", "tmpfs", "-o", f"size={record.disk},mode=755", "lab-disk", disk])
-    upper, work = disk / "upper", disk / "work"
-    upper.mkdir()
-    work.mkdir()
-    layers = f"lowerdir={image(record.base)},upperdir={upper},workdir={work}"
-    run(["mount", "-t", "overlay", "-o", layers, "lab-root", root])
+    for part in ("upper", "work", "image"):
+        (disk / part).mkdir()
+    mount_over(image(record.base), disk, root)
+    set_up(record, index, folder, root)
+    setup.fit_out(folder, root)
+    run(["umount", root])
+    ids.hand_over(disk / "upper", first)
+    ids.mount_mapped(image(record.base), disk / "image", first)
+    mount_over(disk / "image", disk, root)
     return root
+
+
+def mount_over(lower: Path, disk: Path, root: Path) -> None:
+    """Mounts a machine's root: `lower` with what is on its disk."""
+    layers = f"lowerdir={lower},upperdir={disk / 'upper'},workdir={disk / 'work'}"
+    run(["mount", "-t", "overlay", "-o", layers, "lab-root", root])
 
 
 def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
@@ -68,6 +83,10 @@ def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
     every = range(1, addresses.MOST_MACHINES + 1)
     others = [f"{addresses.machine_address(number, other)} {record.name}{other}" for other in every]
     hosts = ["127.0.0.1 localhost", f"{hub} hub", f"{addresses.cdn_address(number)} cdn", *others]
+    address = addresses.machine_address(number, index)
+    units = root / "etc/systemd/system"
+    (units / NETWORK_UNIT).write_text(network_unit(address))
+    (units / "sysinit.target.wants" / NETWORK_UNIT).symlink_to(f"../{NETWORK_UNIT}")
     (root / "etc/hostname").write_text(f"{name}\n")
     (root / "etc/hosts").write_text("".join(f"{line}\n" for line in hosts))
     (root / "etc/apt/apt.conf.d/95lab").write_text(f'Acquire::http::Proxy "{proxy}";\n')
@@ -86,6 +105,21 @@ def set_up(record: LabRecord, index: int, folder: Path, root: Path) -> None:
             os.chown(path, owner.st_uid, owner.st_gid)
 
 
+def network_unit(address: str) -> str:
+    """A unit that sets up the network of a machine before anything else may use it."""
+    return f"""[Unit]
+Description=The network of the lab
+DefaultDependencies=no
+Before=network-pre.target sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=ip address add {address}/24 dev {network.CARD}
+ExecStart=ip link set {network.CARD} up
+"""
+
+
 def hide_this_machine() -> None:
     """Shows nspawn a complete cgroup v2 hierarchy, even if this machine mixes it with v1, and an empty /run/systemd.
 
@@ -95,18 +129,27 @@ def hide_this_machine() -> None:
     run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab-run", "/run/systemd"])
     run(["umount", "--recursive", "/sys/fs/cgroup"])
     run(["mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"])
+    # nspawn looks here whether udev runs, which would have to tell of the network card: it knows nothing of it.
+    run(["mount", "-o", "remount,bind,ro", "/sys"])
 
 
-def boot(record: LabRecord, index: int, root: Path) -> int:
+def boot(record: LabRecord, index: int, folder: Path, root: Path) -> int:
     """One boot, from power on to reboot or power off; returns nspawn's exit code."""
     cgroup = Cgroup(record.number, index)
     cgroup.kill()
     cgroup.remove()
     cgroup.make()
     print(f"{time.strftime('%F %T')} boot", flush=True)
+    try:
+        network.insert_card(record.number, index, network.read_cable(folder))
+    except HostFailed as error:  # its power is being cut
+        print(error.message, flush=True)
+        return 1
     # Its own clocks start from zero: pyinfra detects a reboot by /proc/uptime, which is otherwise this machine's.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
+    name = addresses.machine_namespace(record.number, index)
     mortal = ["setpriv", "--pdeathsig", "KILL"]  # the machine ends with its holder, which owns its disk
+    beside_card = ["nsenter", f"--net={network.NAMESPACES / name}", "--"]
     clocks = ["unshare", "--time", f"--boottime=-{uptime}", f"--monotonic=-{uptime}", "--fork", "--kill-child", "--"]
     machine = [
         "systemd-nspawn",
@@ -114,25 +157,30 @@ def boot(record: LabRecord, index: int, root: Path) -> int:
         "--quiet",
         "--register=no",
         "--keep-unit",
-        f"--machine={addresses.machine_namespace(record.number, index)}",
+        f"--machine={name}",
         f"--hostname={record.name}{index}",
         f"--directory={root}",
-        f"--network-namespace-path={network.NAMESPACES / addresses.machine_namespace(record.number, index)}",
-        "--capability=CAP_NET_ADMIN",  # for its own network only: a real machine's root has a firewall
+        # Its root is root only over what is its own: in a user namespace the kernel refuses it this machine's devices
+        # and settings. It has a firewall, too, because its network namespace belongs to its user namespace.
+        f"--private-users={ids.root_of(record, index)}:{ids.COUNT}",
+        "--private-network",
+        f"--network-interface={network.CARD}",
         "--resolv-conf=off",
         "--timezone=off",
         "--link-journal=no",
         "--console=pipe",
+        *(f"--tmpfs={empty}:mode=755,size=1m" for empty in setup.folders(folder)),
     ]
-    # Makes net.* settings writable despite the given network namespace, and leaves mounting /tmp to Debian.
-    options = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network", "SYSTEMD_NSPAWN_TMPFS_TMP": "0"}
 
     def enter() -> None:
         cgroup.enter()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {POWER_BUTTON})
 
     done = subprocess.run(
-        [*mortal, *clocks, *machine], stdin=subprocess.DEVNULL, env={**environment(), **options}, preexec_fn=enter
+        [*mortal, *beside_card, *clocks, *machine],
+        stdin=subprocess.DEVNULL,
+        env={**environment(), "SYSTEMD_NSPAWN_TMPFS_TMP": "0"},  # leaves mounting /tmp to Debian
+        preexec_fn=enter,
     )
     return done.returncode
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.errors import HostFailed, InputError
-from rigup.lab import access, base, prerequisites, process
+from rigup.lab import access, base, ids, prerequisites, process
 from rigup.lab.base import Log
 from rigup.lab.folder import LabFolder, LabRecord, lab_folders, make_folder, remove_tree, write
 from rigup.lab.gpus import setup
@@ -241,12 +241,14 @@ def _new(
     if old:
         _dismantle(folder)  # its network is gone, but parts of it may remain
     image = base.ensure(suite, log, packages=packages)
+    ids.check(base.image(image))
     number = network.allocate()
     try:
         record = LabRecord(
             name=folder.name,
             number=number,
             network=network.identity(number),
+            first_id=ids.first_id(number),
             suite=suite,
             base=image,
             disk=disk,

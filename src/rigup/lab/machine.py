@@ -146,15 +146,11 @@ class Machine:
                 raise HostFailed(
                     f"{self.name}: its disk is gone", f"create a new one: rigup lab up --name {self.record.name}"
                 )
-            self.connect()
+            network.connect(self.record.number, self.index)
             os.kill(pid, POWER_BUTTON)
             process.wait_for(lambda: self.on, 10)
         if wait and self.cable.plugged:
             self.wait_for_ssh()
-
-    def connect(self) -> None:
-        """Gives a machine that is off a network card, with the previous state of its cable."""
-        network.connect(self.record.number, self.index, self.cable)
 
     def start(self) -> None:
         """Starts a machine without waiting: a new one boots from the image, one that is off from its disk."""
@@ -163,7 +159,7 @@ class Machine:
             return
         self._cgroup.kill()
         (self.folder / OFF).unlink(missing_ok=True)
-        self.connect()
+        network.connect(self.record.number, self.index)
         alone = ["unshare", "--mount", "--propagation", "slave"]
         arguments = (self.record.name, str(self.index))
         process.start(self.folder, "holder", "rigup.lab.holder", *arguments, within=alone)

@@ -21,10 +21,11 @@ PACKAGE_OF = {
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
     "unshare": "util-linux",
+    "nsenter": "util-linux",
     "setpriv": "util-linux",
 }
-LEAST_KERNEL = (5, 14)
-"""The first version with cgroup.kill."""
+LEAST_KERNEL = (5, 19)
+"""The first version in which overlayfs takes layers with mapped ids; 5.14 has cgroup.kill."""
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # In each machine systemd, dbus and logind need instances of inotify. All of these count for this machine's root, whose
 # limit is 128 on most kernels; beyond it a machine does not boot.
@@ -52,7 +53,7 @@ def check() -> None:
     release = os.uname().release
     if tuple(map(int, re.findall(r"\d+", release)[:2])) < LEAST_KERNEL:
         raise MissingTool(f"the lab requires Linux {'.'.join(map(str, LEAST_KERNEL))} or later, not {release}")
-    if run(["unshare", "--mount", "--net", "true"], check=False).returncode:
+    if run(["unshare", "--user", "--mount", "--net", "true"], check=False).returncode:
         raise MissingTool(
             "the lab is not allowed to create namespaces here", "run it outside the container, or in a privileged one"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rigup.lab import access, base, lab, prerequisites, process
+from rigup.lab import access, base, ids, lab, prerequisites, process
 from rigup.lab.gpus import setup
 from rigup.lab.machine import Machine
 from rigup.lab.network import network
@@ -64,6 +64,7 @@ def stub_labs(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Stubbed:
     monkeypatch.setattr(prerequisites, "check", nothing)
     monkeypatch.setattr(prerequisites, "make_room", nothing)
     monkeypatch.setattr(access, "make_key", make_key)
+    monkeypatch.setattr(ids, "check", nothing)
     monkeypatch.setattr(base, "ensure", lambda suite, log, packages: f"{suite}-x")
     monkeypatch.setattr(network, "allocate", there.allocate)
     monkeypatch.setattr(network, "identity", lambda number: there.networks.get(number, 0))

@@ -10,7 +10,9 @@ import pytest
 from rigup.lab import access
 from rigup.lab.folder import LabFolder, LabRecord
 
-RECORD = LabRecord(name="b", number=3, network=1, suite="bookworm", base="bookworm-x", disk="4g", hosts=2)
+RECORD = LabRecord(
+    name="b", number=3, network=1, first_id=524288, suite="bookworm", base="bookworm-x", disk="4g", hosts=2
+)
 RIG = {"gpus": "4x RTX 3090"}
 OTHER_PORT = RECORD.model_copy(update={"ssh_port": 2222, "hosts": 1})
 

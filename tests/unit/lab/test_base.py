@@ -59,7 +59,7 @@ def test_an_image_is_built_once_and_an_older_one_of_the_suite_goes(recipe: Path)
 def test_an_image_that_a_lab_uses_stays(recipe: Path) -> None:
     first = base.ensure("bookworm", silent)
     make_folder(LabFolder("b").path)
-    record = LabRecord(name="b", number=1, network=1, suite="bookworm", base=first, disk="4g", hosts=1)
+    record = LabRecord(name="b", number=1, network=1, first_id=524288, suite="bookworm", base=first, disk="4g", hosts=1)
     LabFolder("b").keep(record)
     with pytest.raises(Refused, match=f"^{first}: lab b uses this image$"):
         base.ensure("bookworm", silent, fresh=True)

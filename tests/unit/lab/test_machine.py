@@ -13,7 +13,9 @@ from rigup.lab.folder import LabRecord, make_folder
 from rigup.lab.machine import Machine
 from rigup.lab.network import network
 
-RECORD = LabRecord(name="b", number=3, network=7, suite="bookworm", base="bookworm-x", disk="4g", hosts=1)
+RECORD = LabRecord(
+    name="b", number=3, network=7, first_id=524288, suite="bookworm", base="bookworm-x", disk="4g", hosts=1
+)
 
 
 class Power:

@@ -51,4 +51,4 @@ def test_another_system_than_linux_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_old_kernel_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prerequisites, "hierarchy", lambda: None)
     monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(release="5.10.0-30-amd64"))
-    assert lacking(monkeypatch).message == "the lab requires Linux 5.14 or later, not 5.10.0-30-amd64"
+    assert lacking(monkeypatch).message == "the lab requires Linux 5.19 or later, not 5.10.0-30-amd64"

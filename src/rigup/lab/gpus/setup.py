@@ -23,6 +23,8 @@ PROGRAMS = {
     "usr/local/sbin/rmmod": "modprobe",
 }
 """Programs that a machine with GPUs has from the start, with their files in nvml/."""
+FOLDERS = ("/sys/module", "/sys/firmware")
+"""Folders that a machine with GPUs writes to; the others have none of these in their /sys."""
 
 
 def check(rig: Mapping[str, Any]) -> None:
@@ -67,3 +69,8 @@ def fit_out(folder: Path, root: Path) -> None:
     wanted.parent.mkdir(exist_ok=True)
     wanted.symlink_to(f"../{LOAD_UNIT}")
     nvidia_repository.fit_out(root)
+
+
+def folders(folder: Path) -> tuple[str, ...]:
+    """The folders, empty at each boot, that a machine with GPUs is to have; `folder` is the machine's."""
+    return FOLDERS if (folder / FILE).exists() else ()

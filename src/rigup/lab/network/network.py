@@ -15,7 +15,6 @@ from rigup.lab.network.addresses import (
     cdn_address,
     hardware_address,
     hub_address,
-    machine_address,
     machine_namespace,
     namespace,
 )
@@ -25,6 +24,8 @@ from rigup.units import Frozen
 NAMESPACES = Path("/run/netns")
 CLONE_NEWNET = 0x40000000
 BRIDGE = "bridge"
+CARD, PLUG, LINE = "host0", "plug", "line"
+"""A machine's network card, the plug of its cable, and the line from there to the lab's bridge."""
 
 
 class Cable(Frozen):
@@ -121,37 +122,48 @@ def up(record: LabRecord) -> bool:
     return identity(record.number) == record.network
 
 
-def connect(number: int, index: int, cable: Cable) -> None:
-    """Gives a machine a new network card before it boots, with its address and its cable."""
+def connect(number: int, index: int) -> None:
+    """Lays the line of a machine that is off, from a namespace on this side to the lab's bridge."""
     disconnect(number, index)
     lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
     run(["ip", "netns", "add", own])
-    card = ["name", "host0", "netns", own, "address", hardware_address(number, index)]
-    run(["ip", "-n", lab, "link", "add", port, "type", "veth", "peer", *card])
-    run(["ip", "-n", lab, "link", "set", port, "master", BRIDGE])
-    run(["ip", "-n", own, "link", "set", "lo", "up"])
-    run(["ip", "-n", own, "address", "add", f"{machine_address(number, index)}/24", "dev", "host0"])
-    run(["ip", "-n", own, "link", "set", "host0", "up"])
+    run(["ip", "-n", lab, "link", "add", port, "type", "veth", "peer", "name", LINE, "netns", own])
+    run(["ip", "-n", lab, "link", "set", port, "master", BRIDGE, "up"])
+    run(["ip", "-n", own, "link", "add", BRIDGE, "type", "bridge"])
+    run(["ip", "-n", own, "link", "set", BRIDGE, "up"])
+    run(["ip", "-n", own, "link", "set", LINE, "master", BRIDGE, "up"])
+
+
+def insert_card(number: int, index: int, cable: Cable) -> None:
+    """Gives a machine a new network card for the boot that follows, with its cable, at the end of its line.
+
+    nspawn takes the card from here into the machine's own namespace, which ends with the boot, and the card with it.
+    """
+    own = machine_namespace(number, index)
+    run(["ip", "-n", own, "link", "delete", PLUG], check=False)
+    card = ["name", CARD, "address", hardware_address(number, index)]
+    run(["ip", "-n", own, "link", "add", PLUG, "type", "veth", "peer", *card])
+    run(["ip", "-n", own, "link", "set", PLUG, "master", BRIDGE])
     plug(number, index, cable)
 
 
 def disconnect(number: int, index: int) -> None:
     """Removes the network card of a machine that is off, with any remaining connections."""
     if (NAMESPACES / machine_namespace(number, index)).exists():
-        # Remove the card first: a namespace with a closing connection is freed only later.
+        # Remove the line first: a namespace with a closing connection is freed only later.
         run(["ip", "-n", namespace(number), "link", "delete", f"port{index}"], check=False)
         run(["ip", "netns", "delete", machine_namespace(number, index)], check=False)
 
 
 def plug(number: int, index: int, cable: Cable) -> None:
-    """Plugs or cuts the cable of a machine, and limits its rate in both directions."""
+    """Plugs or cuts the cable of a machine that is on, and limits its rate in both directions."""
     lab, own, port = namespace(number), machine_namespace(number, index), f"port{index}"
-    for place, device in ((lab, port), (own, "host0")):
+    for place, device in ((lab, port), (own, LINE)):
         run(["tc", "-n", place, "qdisc", "delete", "dev", device, "root"], check=False)
         if cable.rate:
             shape = ["rate", cable.rate, "burst", "32kb", "latency", "200ms"]
             run(["tc", "-n", place, "qdisc", "add", "dev", device, "root", "tbf", *shape])
-    run(["ip", "-n", lab, "link", "set", port, "up" if cable.plugged else "down"])
+    run(["ip", "-n", own, "link", "set", PLUG, "up" if cable.plugged else "down"])
 
 
 def read_cable(folder: Path) -> Cable:

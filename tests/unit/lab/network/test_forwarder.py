@@ -13,7 +13,9 @@ import pytest
 from rigup.lab.folder import LabRecord
 from rigup.lab.network import addresses, forwarder
 
-RECORD = LabRecord(name="b", number=254, network=1, suite="bookworm", base="x", disk="4g", hosts=1, ssh_port=0)
+RECORD = LabRecord(
+    name="b", number=254, network=1, first_id=524288, suite="bookworm", base="x", disk="4g", hosts=1, ssh_port=0
+)
 
 
 @pytest.fixture

@@ -121,35 +121,39 @@ ExecStart=ip link set {network.CARD} up
 
 
 def hide_this_machine() -> None:
-    """Shows nspawn a complete cgroup v2 hierarchy, even if this machine mixes it with v1, and an empty /run/systemd.
-
-    So nspawn's files in /run/systemd are neither shared with other users of nspawn nor left behind.
-    """
+    """Shows nspawn an empty /run/systemd: its files are neither shared with other users of it nor left behind."""
     make_folder(Path("/run/systemd"))
     run(["mount", "-t", "tmpfs", "-o", "mode=755", "lab-run", "/run/systemd"])
-    run(["umount", "--recursive", "/sys/fs/cgroup"])
+
+
+def show_card(beside_card: list[str]) -> None:
+    """Shows nspawn a /sys with the machine's card, and a complete cgroup v2 hierarchy, even if v1 is here, too.
+
+    The /sys is read-only, by which nspawn knows that no udev would have to tell it of the card.
+    """
+    run(["umount", "--recursive", "/sys"])
+    run([*beside_card, "mount", "-t", "sysfs", "-o", "ro", "sysfs", "/sys"])
     run(["mount", "-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"])
-    # nspawn looks here whether udev runs, which would have to tell of the network card: it knows nothing of it.
-    run(["mount", "-o", "remount,bind,ro", "/sys"])
 
 
 def boot(record: LabRecord, index: int, folder: Path, root: Path) -> int:
     """One boot, from power on to reboot or power off; returns nspawn's exit code."""
+    print(f"{time.strftime('%F %T')} boot", flush=True)
+    name = addresses.machine_namespace(record.number, index)
+    beside_card = ["nsenter", f"--net={network.NAMESPACES / name}", "--"]
+    try:
+        network.insert_card(record.number, index, network.read_cable(folder))
+        show_card(beside_card)
+    except HostFailed as error:  # its power is being cut
+        print(error.message, flush=True)
+        return 1
     cgroup = Cgroup(record.number, index)
     cgroup.kill()
     cgroup.remove()
     cgroup.make()
-    print(f"{time.strftime('%F %T')} boot", flush=True)
-    try:
-        network.insert_card(record.number, index, network.read_cable(folder))
-    except HostFailed as error:  # its power is being cut
-        print(error.message, flush=True)
-        return 1
     # Its own clocks start from zero: pyinfra detects a reboot by /proc/uptime, which is otherwise this machine's.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
-    name = addresses.machine_namespace(record.number, index)
     mortal = ["setpriv", "--pdeathsig", "KILL"]  # the machine ends with its holder, which owns its disk
-    beside_card = ["nsenter", f"--net={network.NAMESPACES / name}", "--"]
     clocks = ["unshare", "--time", f"--boottime=-{uptime}", f"--monotonic=-{uptime}", "--fork", "--kill-child", "--"]
     machine = [
         "systemd-nspawn",

@@ -163,7 +163,10 @@ def plug(number: int, index: int, cable: Cable) -> None:
         if cable.rate:
             shape = ["rate", cable.rate, "burst", "32kb", "latency", "200ms"]
             run(["tc", "-n", place, "qdisc", "add", "dev", device, "root", "tbf", *shape])
-    run(["ip", "-n", own, "link", "set", PLUG, "up" if cable.plugged else "down"])
+    state = "up" if cable.plugged else "down"
+    run(["ip", "-n", own, "link", "set", LINE, state])
+    # The card's carrier. The card may have gone with a boot that has just ended.
+    run(["ip", "-n", own, "link", "set", PLUG, state], check=False)
 
 
 def read_cable(folder: Path) -> Cable:

@@ -46,8 +46,8 @@ with open("/run/words/said", "w") as file:
 """
 CRASHING = '#include <stdio.h>\nint main(void) { fputs("stand-in: rehearsed crash\\n", stderr); return 1; }\n'
 # What a lab's machine is kept from: overlay on overlay, keyrings, and BPF programs and controllers for control groups.
-# The container's files, users, namespaces, mounts and capabilities are as on a real machine, but for the users' numbers:
-# in a user namespace podman takes those from 1 on, as many as root has in /etc/subuid.
+# The container's files, users, namespaces, mounts and capabilities are as on a real machine, but for the numbers of its
+# users: in a user namespace podman takes those from 1 on, as many as root has in /etc/subuid.
 STORAGE = '[storage]\ndriver = "vfs"\nrunroot = "/run/containers/storage"\ngraphroot = "/var/lib/containers/storage"\n'
 CONTAINERS = """\
 [containers]

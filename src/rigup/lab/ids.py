@@ -48,7 +48,7 @@ def check(folder: Path) -> None:
     except OSError as error:
         raise MissingTool(
             f"{folder}: its file system cannot map user ids, which the lab requires: {error.strerror}",
-            "XDG_CACHE_HOME=/a/folder/on/ext4/xfs/or/btrfs rigup lab up",
+            "set XDG_CACHE_HOME to a folder on ext4, xfs or btrfs",
         ) from None
 
 

@@ -55,7 +55,7 @@ def test_the_fabric_manager_follows_the_driver(lab: Lab) -> None:
     machine.ssh(f"DEBIAN_FRONTEND=noninteractive {words}; systemctl restart nvidia-fabricmanager", check=False)
     assert machine.ssh("systemctl is-active nvidia-fabricmanager").stdout.strip() != "active"
     boot = machine.boot_id()
-    assert "580.95.05 is installed" in pyinfra(lab)
+    assert "nvidia-fabricmanager 580.95.05 installed, not " in pyinfra(lab)
     assert machine.ssh(MANAGER).stdout == f"{locked.version}-1"
     assert machine.ssh("systemctl is-active nvidia-fabricmanager").stdout.strip() == "active"
     assert machine.boot_id() == boot

@@ -16,21 +16,26 @@ from rigup.systemd.driver_files import DRIVER_PREFERENCES
 ANSWERED = "answered"
 _VALUE = re.compile(r"[\w.+~-]{1,100}", re.ASCII)
 
-# A function of sh that prints what may change the answers of a release whose folder is $1: the driver that runs, the
-# kernel, and when its build was made.
-STATE = f"""
+# Functions of sh. `state` prints what may change the answers of a release whose folder is $1: the driver that runs, the
+# kernel, and when its build was made. `hold` notes that in the file which marks it, if it is not there already.
+FUNCTIONS = f"""
 state() {{
   if read -r version 2>/dev/null < /sys/module/nvidia/version; then echo "driver $version"; fi
   echo "kernel $(uname -r)"
   build=$(sed -n 's/^{{"build": "\\([^"/]*\\)".*/\\1/p' "$1/release.json" 2>/dev/null || true)
   if made=$(stat -c %Y "{layout.BUILDS}/$build/manifest.json" 2>/dev/null); then echo "build $made"; fi
 }}
+hold() {{
+  now=$(state "$1")
+  if [ -e "$1/{ANSWERED}" ] && [ "$(cat "$1/{ANSWERED}")" = "$now" ]; then return; fi
+  echo "$now" > "$1/.{ANSWERED}"; sync "$1/.{ANSWERED}"; mv "$1/.{ANSWERED}" "$1/{ANSWERED}"
+}}
 """
-_NOTE = f"""{STATE}
+_NOTE = f"""{FUNCTIONS}
 cd "$1/current" 2>/dev/null && [ -e {ANSWERED} ] || exit 0
-state . > .{ANSWERED}; mv .{ANSWERED} {ANSWERED}
+hold .
 """
-_COMPARE = f"""{STATE}
+_COMPARE = f"""{FUNCTIONS}
 cd "$1/current" 2>/dev/null && [ -e {ANSWERED} ] || exit 0
 echo "number $(basename "$(pwd -P)")"
 sed 's/^/then /' {ANSWERED}; state . | sed 's/^/now /'

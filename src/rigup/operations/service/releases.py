@@ -30,7 +30,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
 from rigup.operations.service.health import of_lost_host
-from rigup.operations.service.held import ANSWERED, STATE
+from rigup.operations.service.held import ANSWERED, FUNCTIONS
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.port_guard import TEMPLATE
@@ -341,8 +341,8 @@ def remove_unit(host: Host, service: str) -> None:
 
 # $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers.
 _KEEP = (
-    f"""{STATE}
-cd "$1/releases"; state "$2" > "$2/.$3"; sync "$2/.$3"; mv "$2/.$3" "$2/$3"
+    f"""{FUNCTIONS}
+cd "$1/releases"; hold "$2"
 """
     + """
 numbers=$(ls | grep -x '[0-9][0-9]*' | sort -rn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Generator, Iterable
+from collections.abc import Collection, Generator
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -15,7 +15,7 @@ from rigup.facts.bounds import MOST_LINE, line
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.failures import not_built
+from rigup.operations.apt.failures import AGAIN, not_built
 from rigup.operations.apt.nvidia_repository import driver_source
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
@@ -26,6 +26,7 @@ STEP = "driver"
 DKMS_SECONDS = 1200
 SIGNING_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 """Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
+_HEADERS = "linux-headers-"
 # what may go with the packages of a driver: parts of it, and helpers of the distribution's own
 _BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
 
@@ -158,10 +159,16 @@ def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
     return going
 
 
-def _check_known(name: str, packages: Iterable[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
+def _check_known(name: str, packages: Collection[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
     if unknown := [package for package in packages if package not in there]:
         foreign = system_facts().foreign_kernel(kernel)
         hint = f"install the headers of kernel {kernel}, or boot a kernel from the host's package sources"
+        if series := next((each for each in packages if each in there and each.startswith(_HEADERS)), None):
+            image = series.replace(_HEADERS, "linux-image-")
+            hint = (
+                f"take a kernel of which apt has the headers: apt-get install {image} {series}; remove {kernel} if it "
+                f"is newer; reboot, then {AGAIN}"
+            )
         raise HostFailed(f"{name}: {STEP}: apt cannot find {', '.join(unknown)}", foreign.missing if foreign else hint)
 
 

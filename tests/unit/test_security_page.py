@@ -55,3 +55,14 @@ def test_each_party_has_its_section_and_a_vulnerability_a_way_to_be_reported() -
     headings = re.findall(r"^##+ (.+)$", (ROOT / "docs/security.md").read_text(), re.MULTILINE)
     assert [party for party in PARTIES if party not in headings] == []
     assert {"Secrets", "Connections", "Root on your hosts", "Not protected", "Report a vulnerability"} <= set(headings)
+
+
+def test_the_ci_example_gives_a_pull_request_neither_a_machine_of_the_fleets_nor_a_key() -> None:
+    workflows = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/teams.md").read_text(), re.DOTALL)
+    open_to_everybody = [text for text in workflows if "pull_request" in text]
+    assert len(workflows) == 2 and len(open_to_everybody) == 1
+    for text in open_to_everybody:
+        assert "secrets." not in text and re.findall(r"runs-on: *(.*)", text) == ["ubuntu-latest"]
+    for text in workflows:
+        assert "permissions:\n  contents: read\n" in text and "persist-credentials: false" in text
+        assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used) for used in re.findall(r"uses: (.*)", text))

@@ -81,48 +81,44 @@ def test_a_script_hears_what_prune_would_have_taken_away(
     ]
 
 
-def test_a_script_hears_what_rollback_would_have_put_back(
-    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def going_back(local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A rollback of one host from release 2 of chat."""
     kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
-    run = local_run({"box": role})
-    run.__class__ = RollbackRun
     monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
     monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
-    assert answered(run, monkeypatch, "--json", verb=rollback) == 1
+    run = local_run({"box": role})
+    run.__class__ = RollbackRun
+    return run
+
+
+def test_a_script_hears_what_rollback_would_have_put_back(
+    going_back: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert answered(going_back, monkeypatch, "--json", verb=rollback) == 1
     (box,) = json.loads(capsys.readouterr().out)["hosts"]
     assert (box["state"], box["changes"]) == ("differs", [{"role": "service", "step": "release 1 of chat (now 2)"}])
 
 
 def test_a_release_that_would_not_start_is_not_gone_back_to(
-    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    going_back: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
-    run = local_run({"box": role})
-    run.__class__ = RollbackRun
     asked: list[tuple[object, ...]] = []
 
     def refuse(host: str, probe: object, service: str, manifest: object) -> None:
         asked.append((host, service, manifest))
         raise Refused("box: chat was left")
 
-    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
-    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
     monkeypatch.setattr(rolling_back, "check_startable", refuse)
-    assert answered(run, monkeypatch, "--json", verb=rollback) == 1
+    assert answered(going_back, monkeypatch, "--json", verb=rollback) == 1
     (box,) = json.loads(capsys.readouterr().out)["hosts"]
     assert (asked, box["changes"]) == ([("box", "chat", {})], [])
     assert [error["message"] for error in box["errors"]] == ["box: chat was left"]
 
 
 def test_a_rollback_says_what_the_next_apply_does(
-    local_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    going_back: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tuple(RetainedRelease("chat", number, 0, number == 2, True, {}) for number in (1, 2))
-    run = local_run({"box": role})
-    run.__class__ = RollbackRun
-    monkeypatch.setattr(rolling_back, "read_kept", lambda host: {"chat": kept})
-    monkeypatch.setattr(rolling_back, "check_there", lambda *_: None)
     monkeypatch.setattr(rolling_back, "roll_back", lambda *_: None)
-    assert answered(run, monkeypatch, verb=rollback, yes=True) == 0
+    assert answered(going_back, monkeypatch, verb=rollback, yes=True) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(" the next rigup apply goes forward again")

@@ -114,8 +114,6 @@ def _of_inventory(args: argparse.Namespace, wanted: BenchRequest) -> int:
 
 def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str, Any]], results: list[Any]) -> int:
     """Stores and shows the measurements and the hosts that failed."""
-    from rigup.run.result import exit_code
-
     console = Console(stderr=args.json or args.csv == "-")
     failure = service_run.store_and_show(measured, results, show_result, partial(store, root), console, args.json)
     if args.csv:
@@ -131,7 +129,7 @@ def _show_results(args: argparse.Namespace, root: Path, measured: list[dict[str,
     silent = any(
         not result["complete"] or not level["requests"]["all"] for result in measured for level in result["levels"]
     )
-    return (exit_code(results) if results else 0) or int(silent)
+    return service_run.ended(measured, results) or int(silent)
 
 
 def _compare(args: argparse.Namespace) -> int:

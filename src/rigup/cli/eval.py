@@ -22,7 +22,6 @@ from rigup.evaluation.store import read_result, store
 from rigup.project.inventory import LOCK
 
 if TYPE_CHECKING:
-    from rigup.run.result import HostResult
     from rigup.run.service_run import Ask
 
 EPILOG = """\
@@ -134,16 +133,7 @@ def _show_results(args: argparse.Namespace, root: Path, found: list[dict[str, An
     """Stores and shows the scores and the hosts that failed."""
     console = Console(stderr=args.json, highlight=False)
     failure = service_run.store_and_show(found, results, show_result, partial(store, root), console, args.json)
-    return failure or ended(found, results)
-
-
-def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
-    """The exit code of the run; 2 if only input errors prevented every service from being asked."""
-    from rigup.run.result import exit_code
-
-    code = exit_code(results) if results else 0
-    asked_wrongly = all(error.exit_code == 2 for result in results for error in result.errors)
-    return 2 if code == 1 and not found and asked_wrongly else code
+    return failure or service_run.ended(found, results)
 
 
 def _compare(args: argparse.Namespace) -> int:

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from rigup.cli.eval import ended
 from rigup.cli.main import main
-from rigup.errors import HostFailed, InputError, RigupError, Unreachable
-from rigup.run.result import HostResult, State
 
 
 @pytest.mark.parametrize(
@@ -99,20 +96,3 @@ def test_nothing_in_common(tmp_path: Path, pair: tuple[str, str], capsys: pytest
     (tmp_path / "other.json").write_text(json.dumps(other))
     assert main(["eval", "--compare", pair[0], str(tmp_path / "other.json")]) == 2
     assert capsys.readouterr().err.endswith("have no task in common\nhint: use the same --tasks for both\n")
-
-
-@pytest.mark.parametrize(
-    ("states", "found", "code"),
-    [
-        ([("unchanged", None)], 1, 0),
-        ([("failed", InputError("an unknown task"))], 0, 2),
-        ([("failed", Unreachable("nothing listens"))], 0, 2),
-        ([("failed", HostFailed("the harness ended with 1"))], 0, 1),
-        ([("failed", InputError("a wrong key")), ("unchanged", None)], 1, 1),
-        ([("failed", InputError("a wrong key")), ("failed", HostFailed("it crashed"))], 0, 1),
-        ([("cancelled", RigupError("stopped"))], 0, 130),
-    ],
-)
-def test_how_it_ends(states: list[tuple[State, RigupError | None]], found: int, code: int) -> None:
-    results = [HostResult(f"h{n}", state, errors=[error] if error else []) for n, (state, error) in enumerate(states)]
-    assert ended([{}] * found, results) == code

@@ -119,3 +119,12 @@ def store_and_show(
     for problem in problems.values():
         show_error(problem, as_json=False)
     return max((problem.exit_code for problem in problems.values()), default=0)
+
+
+def ended(found: list[dict[str, Any]], results: list[HostResult]) -> int:
+    """The exit code of the run; 2 if only input errors prevented every service from being asked."""
+    from rigup.run.result import exit_code
+
+    code = exit_code(results) if results else 0
+    asked_wrongly = all(error.exit_code == 2 for result in results for error in result.errors)
+    return 2 if code == 1 and not found and asked_wrongly else code

@@ -11,7 +11,8 @@ import pytest
 
 from rigup.cli.output.console import Console
 from rigup.cli.sessions import service_run
-from rigup.errors import InputError
+from rigup.errors import HostFailed, InputError, RigupError, Unreachable
+from rigup.run.result import HostResult, State
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -45,3 +46,20 @@ def test_where_all_was_kept_nothing_is_wrong(capsys: pytest.CaptureFixture[str])
         '{\n "schema": 1,\n "results": [\n  {\n   "file": "a.json"\n  }\n ],\n "failed": []\n}\n',
         "",
     )
+
+
+@pytest.mark.parametrize(
+    ("states", "found", "code"),
+    [
+        ([("unchanged", None)], 1, 0),
+        ([("failed", InputError("an unknown task"))], 0, 2),
+        ([("failed", Unreachable("nothing listens"))], 0, 2),
+        ([("failed", HostFailed("the harness ended with 1"))], 0, 1),
+        ([("failed", InputError("a wrong key")), ("unchanged", None)], 1, 1),
+        ([("failed", InputError("a wrong key")), ("failed", HostFailed("it crashed"))], 0, 1),
+        ([("cancelled", RigupError("stopped"))], 0, 130),
+    ],
+)
+def test_how_it_ends(states: list[tuple[State, RigupError | None]], found: int, code: int) -> None:
+    results = [HostResult(f"h{n}", state, errors=[error] if error else []) for n, (state, error) in enumerate(states)]
+    assert service_run.ended([{}] * found, results) == code

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rigup.facts.probe import Probe, ProbedGpu
@@ -44,17 +45,20 @@ def bind(plans: tuple[Plan, ...], probe: Probe, nodes: Mapping[str, BoundNodes] 
 
     A plan whose GPUs or addresses are still unknown keeps its command and environment.
     """
-    cards, places, lost = _cards(plans, probe), _numa_nodes(probe), _loses_some(probe)
+    lost = _goes_without_some(plans, probe)
+    if lost:
+        probe = replace(probe, gpus=tuple(gpu for gpu in probe.gpus if not gpu.error))
+    cards, places = _cards(plans, probe, lost), _numa_nodes(probe)
     return tuple(_bound(plan, cards, places, (nodes or {}).get(plan.service.name), lost) for plan in plans)
 
 
-def _cards(plans: tuple[Plan, ...], probe: Probe) -> dict[int, str]:
+def _cards(plans: tuple[Plan, ...], probe: Probe, lost: bool) -> dict[int, str]:
     """The UUID of each index that the plans name or have used before."""
     known: dict[int, str] = {}
     for plan in plans:
-        known |= _kept(plan, probe)
+        known |= _kept(plan, probe, lost)
     taken = {*known.values(), *(gpu for plan in plans for gpu in plan.service.gpus or () if isinstance(gpu, str))}
-    wanted = [index for plan in plans if not _by_uuid(plan) for index in _indices(plan, _loses_some(probe))]
+    wanted = [index for plan in plans if not _by_uuid(plan) for index in _indices(plan, lost)]
     for index in (index for index in wanted if index not in known):
         if (card := _card(plans[0], index, probe, taken)) is not None:
             known[index] = card.uuid
@@ -80,9 +84,10 @@ def _by_uuid(plan: Plan) -> bool:
     return any(isinstance(gpu, str) for gpu in plan.service.gpus or ())
 
 
-def _loses_some(probe: Probe) -> bool:
-    """Whether a GPU of the host does not respond: a plan without it then names those that do."""
-    return any(gpu.error for gpu in probe.gpus)
+def _goes_without_some(plans: tuple[Plan, ...], probe: Probe) -> bool:
+    """Whether a GPU of the host does not respond and the rig is declared without it: plans name those that do."""
+    there = sum(not gpu.error for gpu in probe.gpus)
+    return bool(plans) and len(plans[0].rig.gpus) <= there < len(probe.gpus)
 
 
 def _indices(plan: Plan, lost: bool = False) -> tuple[int, ...]:
@@ -95,15 +100,15 @@ def _indices(plan: Plan, lost: bool = False) -> tuple[int, ...]:
     return () if not lost and alike and used == tuple(range(len(plan.rig.gpus))) and not _by_uuid(plan) else used
 
 
-def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
+def _kept(plan: Plan, probe: Probe, lost: bool) -> dict[int, str]:
     """The GPUs in the current release, if still valid: the same indices, and each GPU present and of the same model."""
     if _by_uuid(plan):
         return {}
     recorded = (probe.releases.get(plan.service.name) or {}).get(GPUS_KEY) or []
     cards = {int(index): str(uuid) for index, uuid in recorded}
-    if not cards or tuple(cards) != _indices(plan, _loses_some(probe)):
+    if not cards or tuple(cards) != _indices(plan, lost):
         return {}
-    names = {gpu.uuid: gpu.name for gpu in probe.gpus if not gpu.error}
+    names = {gpu.uuid: gpu.name for gpu in probe.gpus}
     right = all(names.get(uuid) == plan.rig.gpus[index].name for index, uuid in cards.items())
     return cards if right or not names else {}
 
@@ -111,9 +116,7 @@ def _kept(plan: Plan, probe: Probe) -> dict[int, str]:
 def _card(plan: Plan, index: int, probe: Probe, taken: set[str]) -> ProbedGpu | None:
     """The GPU of an index: the same position among its model on the host as in the rig; else the first free one."""
     name = plan.rig.gpus[index].name
-    alike = [
-        gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid and not gpu.error
-    ]
+    alike = [gpu for gpu in sorted(probe.gpus, key=lambda gpu: gpu.index) if gpu.name == name and gpu.uuid]
     place = sum(gpu.name == name for gpu in plan.rig.gpus[:index])
     free = [gpu for gpu in alike if gpu.uuid not in taken]
     if place < len(alike) and alike[place] in free:

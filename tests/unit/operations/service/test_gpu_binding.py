@@ -53,9 +53,19 @@ def test_indices_are_the_cards_as_they_are_found() -> None:
     assert "CUDA_VISIBLE_DEVICES=GPU-c,GPU-d" in release_of(made[1], "build").unit
 
 
-def test_a_plan_without_the_card_that_is_lost_names_the_others() -> None:
+def losing(probe: Probe, index: int) -> Probe:
+    """The same host, where one card no longer responds."""
+    return replace(probe, gpus=tuple(replace(gpu, error="GPU is lost" * (gpu.index == index)) for gpu in probe.gpus))
+
+
+def test_a_service_stays_with_a_card_that_is_lost_as_long_as_the_rig_has_it() -> None:
     probe = host("GPU-a", "GPU-b", "GPU-c", "GPU-d")
-    lost = replace(probe, gpus=tuple(replace(gpu, error="GPU is lost" * (gpu.index == 1)) for gpu in probe.gpus))
+    made = bind(plans(PAIRS), probe)
+    assert bind(plans(PAIRS), losing(applied(probe, made), 3)) == made
+
+
+def test_a_plan_without_the_card_that_is_lost_names_the_others() -> None:
+    lost = losing(host("GPU-a", "GPU-b", "GPU-c", "GPU-d"), 1)
     three = plans({"chat": {"gpus": [0, 1, 2]}}, "3x RTX 3090")
     (made,) = bind(three, lost)
     assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-c,GPU-d"

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -187,23 +186,6 @@ def test_the_host_reboots_while_downloading(built: Fleet) -> None:
     built.hub.faults()
     assert run.wait() in (0, 1), run.text
     assert "Traceback" not in run.text
-    built.converges()
-
-
-@pytest.mark.slow
-def test_the_power_goes_while_a_service_is_asked(built: Fleet) -> None:
-    built.host.behave(8192, "unhealthy")
-    run = built.start("apply", "--yes")
-    wait_for(lambda: built.host.says("pgrep -f programs/ask.py"), "somebody who asks the service")
-    built.host.machine.power_off()
-    began = time.monotonic()
-    try:
-        assert run.wait(400) == 1, run.text
-        # a minute until it is noticed, and three in which the host may come back
-        assert time.monotonic() - began < 330, run.text
-        assert "connection lost for 180 s" in run.text and "Traceback" not in run.text
-    finally:
-        built.host.machine.power_on()
     built.converges()
 
 

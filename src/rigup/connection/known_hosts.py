@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from paramiko import ECDSAKey, Ed25519Key, Message, PKey, RSAKey, SSHException
+from paramiko import ECDSAKey, Ed25519Key, HostKeys, Message, PKey, RSAKey, SSHException
 
 AUTHORITY, REVOKED = "@cert-authority", "@revoked"
 HOST_CERTIFICATE = 2
@@ -63,7 +63,7 @@ def marked_lines(text: str) -> Iterator[MarkedLine]:
             key = PKey.from_type_string(words[2], base64.b64decode(words[3], validate=True)).asbytes()
         except (ValueError, SSHException):
             continue
-        yield MarkedLine(words[0], tuple(words[1].lower().split(",")), key)
+        yield MarkedLine(words[0], tuple(words[1].split(",")), key)
 
 
 def certificate_problem(key: PKey, names: Iterable[str], authorities: Iterable[bytes], now: float) -> str:
@@ -117,9 +117,20 @@ def _strings(data: bytes) -> Iterator[str]:
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
-    """As ssh does it: "*" and "?", and nothing else that a shell knows."""
-    made = (re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".") for pattern in patterns)
-    return any(re.fullmatch(pattern, name.lower()) for pattern in made)
+    """As ssh does it: "*" and "?", and nothing else that a shell knows; a name may be hashed."""
+    return any(_is_hash_of(name, each) if each.startswith("|") else _fits(name, each) for each in patterns)
+
+
+def _fits(name: str, pattern: str) -> bool:
+    made = re.escape(pattern.lower()).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(made, name.lower()) is not None
+
+
+def _is_hash_of(name: str, hashed: str) -> bool:
+    try:
+        return HostKeys.hash_host(name.lower(), hashed) == hashed
+    except (AssertionError, IndexError, ValueError):  # it is not one
+        return False
 
 
 class KnownHosts:

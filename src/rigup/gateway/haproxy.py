@@ -44,7 +44,7 @@ MOST_OF_METRICS = 100
 LONGEST_HEAD, HEAD_SECONDS = 65_536, 10
 # Of memory in which HAProxy keeps requests that it may have to repeat: each takes a whole buffer until it is answered.
 KEPT_MIB = 1024
-# A frontend without keys bounds the head of a connection's first request alone, so there is no other.
+# A frontend without keys bounds the head of a connection's first request alone, so it must be the only one.
 ONE_REQUEST = "option httpclose"
 LONGEST_MODEL = 200
 # Of what is looked at as a model's name: each of its escapes takes time.
@@ -216,7 +216,7 @@ def _model() -> str:
 def _addresses(gateway: Gateway) -> list[str]:
     """Nobody takes the gateway away from others with one machine, least of all without a key."""
     return [
-        # whoever has an IPv6 address has a /64
+        # a client with an IPv6 address has a /64
         "tcp-request connection track-sc2 src,ipmask(32,64) table addresses",
         f"tcp-request connection reject if {{ sc2_conn_cur gt {gateway.connections_per_address} }}",
         # only who has a key keeps a connection
@@ -232,7 +232,7 @@ def _heads() -> list[str]:
     """
     # not an empty line alone: HTTP skips those in front of a request, and would then wait for its head
     end = '-m reg "[^\\r\\n]\\r?\\n\\r?\\n"'
-    # of a later request, what was read is no text, and has part of the body
+    # of a later request, what was read is not text, and has part of the body
     first = f"!{{ var(sess.http) -m found }} {{ var(txn.length) -m int gt {LONGEST_HEAD} }}"
     endless = f"{first} !{{ req.payload(0,{LONGEST_HEAD}) {end} }}"
     # what begins no request, such as TLS, is HTTP's to refuse, as is what has an end and is not HTTP

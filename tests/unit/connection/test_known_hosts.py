@@ -109,6 +109,14 @@ def test_the_alias_is_the_name_that_counts(folder: Path) -> None:
     assert KnownHosts(paramiko.HostKeys(), (line,)).problem("192.0.2.7", key) is None
 
 
+@pytest.mark.parametrize(
+    "hashed", [paramiko.HostKeys.hash_host("box.lan"), "|1|x|y", "|1|", "|"], ids=["true", "short", "empty", "bar"]
+)
+def test_a_name_may_be_hashed(folder: Path, hashed: str) -> None:
+    (line,) = marked_lines(f"@revoked {hashed} {(folder / 'ecdsa.pub').read_text()}")
+    assert line.names("BOX.lan") == (len(hashed) > 10) and not line.names("other.lan")
+
+
 def test_what_is_revoked_counts_for_nothing(folder: Path) -> None:
     text = (folder / "authority.pub").read_text()
     known = KnownHosts(

@@ -3,8 +3,8 @@
     python benchmarks/weights.py [--hosts 8] [--files 8] [--mb 125] [--hub-mb 20] [--lan-mb 200] [--skip alone]
     python benchmarks/weights.py --single [--rounds 5] [--mb 125] [--hub-mb 20]
 
-The first brings up lab machines, their network and the hub's shaped, fits them out, and then takes the weights away and
-applies again: one host by itself, all of them sharing, all of them from the hub. The second, on loopback,
+The first brings up lab machines, fits them out, shapes their network and the hub's, and then takes the weights away
+and applies again: one host by itself, all of them sharing, all of them from the hub. The second, on loopback,
 holds the program that fetches against `curl --parallel` and `hf download`, by time and by CPU, a hash included.
 Both print Markdown. Sixteen lab machines and more want: sysctl fs.inotify.max_user_instances=1024 (set here).
 """
@@ -68,12 +68,12 @@ def main() -> int:
 def measure(fleet: Fleet, served: Path, args: argparse.Namespace) -> int:
     """The three scenarios on a fleet of bare machines."""
     total = publish(fleet, served, args)
-    shape(fleet, args)
     describe(fleet, args.hosts, share=True)
     began = time.perf_counter()
     if (first := fleet.start("apply", "--yes")).wait(SECONDS):
         raise SystemExit(first.text)
     print(f"first apply: {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
+    shape(fleet, args)
     scenarios = {
         "one": ("one host by itself", 1, False),
         "shared": (f"{args.hosts} hosts, shared", args.hosts, True),
@@ -154,12 +154,15 @@ def random_file(path: Path, size: int) -> str:
 
 
 def shape(fleet: Fleet, args: argparse.Namespace) -> None:
-    """Limits what leaves the hub's addresses, all together, and what goes through each host's cable, each way."""
+    """Limits what leaves the hub's addresses, all together, and what goes through each host's cable, each way.
+
+    A boot gives a host's cable its own rate back, so this comes after the last one.
+    """
     number = fleet.hosts[0].machine.record.number
     limit(namespace(number), network.BRIDGE, args.hub_mb)
     for host in fleet.hosts:
         limit(namespace(number), f"port{host.machine.index}", args.lan_mb)
-        limit(machine_namespace(number, host.machine.index), "host0", args.lan_mb)
+        limit(machine_namespace(number, host.machine.index), network.LINE, args.lan_mb)
 
 
 def limit(place: str, device: str, megabytes: int) -> None:

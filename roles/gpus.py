@@ -15,6 +15,7 @@ from rigup.operations.apt.packages import pinned_packages
 from rigup.operations.driver.packages import check_secure_boot
 from rigup.operations.driver.power_limits import power_limit
 from rigup.operations.driver.state import booting_kernel, stuck_packages
+from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import carried_out
 from rigup.operations.primitives.text_files import text_files
@@ -152,6 +153,19 @@ def check_links(host: Host) -> None:
         raise HostFailed(f"{host.name}: {'; '.join(one.message for one in found)}", f"rigup verify {host.name}")
     for one in found:
         report(Progress(host.name, "log", text=f"warning: {one.message} (rigup verify {host.name})"))
+
+
+def why_links_hang(host: Host) -> str:
+    """Return why transfers between the host's GPUs may never end, and what to try; "" for no known reason."""
+    from rigup.operations.driver.links import read_links  # only a start that was not ready in time needs it
+    from rigup.preflight.links import can_hang
+
+    try:
+        why = can_hang(read_links(host, measure=False))
+    except (HostFailed, Unreadable, *remote.CONNECTION_ERRORS):
+        return ""
+    way_out = f"rigup verify {host.name} says how to switch that off; or try NCCL_P2P_DISABLE=1 in `environment`"
+    return f"{why}: {way_out}" if why else ""
 
 
 def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:

@@ -9,15 +9,17 @@ from typing import Any
 from pyinfra.api import deploy
 
 from rigup import layout
+from rigup.errors import HostFailed
 from rigup.host import Host
 from rigup.operations.primitives.text_files import text_files
-from rigup.operations.service.health import ask_after_start, ask_release
+from rigup.operations.service.health import NotReady, ask_after_start, ask_release
 from rigup.operations.service.moe_configs import moe_folder
 from rigup.operations.service.releases import GroupMembership, release
 from rigup.operations.service.secrets import secret_file
-from rigup.plan import BoundPlan, MoeFolder
+from rigup.plan import BoundPlan, MoeFolder, Plan
 from rigup.systemd.port_guard import TEMPLATE_FILE, is_guarded, template
 from rigup.systemd.release import release_of
+from roles.gpus import why_links_hang
 
 
 @deploy("kernels")
@@ -27,6 +29,15 @@ def moe_configs(folder: MoeFolder, build: str) -> None:
     build: the folder of the engine's build.
     """
     moe_folder(name=f"tuned kernels {folder.path.rpartition('/')[2]}", folder=folder, build=build)
+
+
+def ask(host: Host, plan: Plan, given_up: Callable[[], str]) -> None:
+    """Ask a service that was started. Raise like `ask_after_start`, with why its cards may wait for each other."""
+    try:
+        ask_after_start(host, plan, given_up)
+    except NotReady as error:
+        why = why_links_hang(host) if len(plan.memory) > 1 else ""
+        raise (HostFailed(f"{error.message}; {why}", error.hint) if why else error) from None
 
 
 @deploy("service")
@@ -49,7 +60,7 @@ def service(
 
     def check(host: Host) -> None:
         if plan.rank == 0:
-            ask_after_start(host, plan, membership.given_up if membership else str)
+            ask(host, plan, membership.given_up if membership else str)
         afterwards(host)
 
     if is_guarded(plan):

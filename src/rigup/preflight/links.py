@@ -210,6 +210,16 @@ def _on_the_way(links: Links) -> Iterator[LinkFinding]:
         )
 
 
+def can_hang(links: Links) -> str:
+    """Why a transfer between GPUs may never end, in words that follow a service's failure; "" for no known reason.
+
+    Sources: the NCCL user guide, troubleshooting; NVIDIA/nccl#199 (so slow that it seemed to hang; ended by switching
+    ACS off), #1999 and local-inference-lab/rtx6kpro#15 (the first all-reduce hangs), a report each.
+    """
+    found = [one.message for one in _on_the_way(links) if one.problem]
+    return f"{'; '.join(found)}: transfers between GPUs (NCCL) can hang there" if found else ""
+
+
 def _xids(links: Links) -> Iterator[LinkFinding]:
     by_code: dict[int, list[str]] = {}
     for xid in links.xids:

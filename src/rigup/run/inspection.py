@@ -11,7 +11,7 @@ from rigup.facts.probe import Probe
 from rigup.host import Host, state_of
 from rigup.operations.builds.source import name_of
 from rigup.operations.primitives import remote
-from rigup.operations.service.health import Answers
+from rigup.operations.service.answer import Answers
 from rigup.operations.service.history import damage_hint
 from rigup.plan import BoundPlan, Finding
 from rigup.preflight.checks import unsupported_host_findings

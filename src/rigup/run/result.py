@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 
 if TYPE_CHECKING:
     from rigup.run.chains.timing import Span, StepTime

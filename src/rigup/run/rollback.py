@@ -14,7 +14,8 @@ from rigup.host import Host, state_of
 from rigup.layout import CONFIGURATION, weights_folder
 from rigup.operations.multinode.releases import GroupMember
 from rigup.operations.primitives import jobs
-from rigup.operations.service.health import Answer, Answers, ask_release
+from rigup.operations.service.answer import Answer, Answers
+from rigup.operations.service.health import ask_release
 from rigup.operations.service.history import RetainedRelease, differences, group_digest_of, hosts_of, newest, read_kept
 from rigup.operations.service.rollback import check_there, choose, roll_back
 from rigup.operations.weights.host_files import changed_files

@@ -22,8 +22,9 @@ from rigup.host import Host, state_of
 from rigup.operations.driver import reboots
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.answer import Answer, Answers
 from rigup.operations.service.gpu_binding import BoundNodes, bind
-from rigup.operations.service.health import Answer, Answers, ask_service, expected_of
+from rigup.operations.service.health import ask_service, expected_of
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.checks import preflight, shared_gpu_notes, uncounted_notes
 from rigup.preflight.rig import memory_speed_note

@@ -19,7 +19,7 @@ from rigup.cli.schema.documents import DIALECT, DOCUMENTS, adapter_of, schema_of
 from rigup.errors import HostFailed
 from rigup.evaluation.comparison import ScoreDifference
 from rigup.facts.probe import Nvidia
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.operations.service.history import RetainedRelease
 from rigup.run.result import Change, HostResult
 from tests.documents import check

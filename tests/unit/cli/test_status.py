@@ -19,7 +19,7 @@ from rigup.errors import InputError, Unreachable
 from rigup.facts.probe import Nvidia, Probe, ProbedGpu, UnitState
 from rigup.lock import Lock
 from rigup.operations.builds.source import name_of
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.plan import DriverPlan, Plan
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.planning import plan_service

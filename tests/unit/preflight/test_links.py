@@ -9,7 +9,7 @@ import pytest
 
 from rigup.facts.links import GpuLink, Links, LostGpu, PairLink, Xid
 from rigup.facts.probe import PowerLimits, Probe, ProbedGpu
-from rigup.preflight.links import link_findings, unmeasured
+from rigup.preflight.links import can_hang, link_findings, unmeasured
 
 GOOD: dict[str, Any] = {
     "bus": "0000:01:00.0",
@@ -140,6 +140,17 @@ def test_acs_and_the_iommu_are_problems_where_there_is_p2p(peers: bool) -> None:
         (peers, "the IOMMU translates what the GPUs read and write"),
     ]
     assert said(links({"iommu": "identity"})) == []
+
+
+def test_why_transfers_between_gpus_may_never_end() -> None:
+    slow = links({"acs": ["0000:00:01.0"], "iommu": "DMA-FQ"})
+    assert can_hang(slow) == (
+        "ACS sends P2P through the host on 0000:00:01.0; the IOMMU translates what the GPUs read and write: "
+        "transfers between GPUs (NCCL) can hang there"
+    )
+    assert can_hang(links({"acs": ["0000:00:01.0"]}, {"read": False})) == ""  # they go through the host anyway
+    assert can_hang(links({"acs": ["0000:00:01.0"]}, {"nvlink": True})) == ""
+    assert can_hang(links()) == ""
 
 
 def test_errors_in_the_kernels_log() -> None:

@@ -13,7 +13,7 @@ from pyinfra.api import FactBase, deploy, operation
 from rigup.cli.output.status_rows import row, set_states
 from rigup.facts.probe import Disk, Listener, Nvidia, Probe, UnitState
 from rigup.operations.primitives.steps import step
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.operations.service.history import RetainedRelease
 from rigup.plan import Finding, Plan
 from rigup.preflight.checks import preflight

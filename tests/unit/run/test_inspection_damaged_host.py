@@ -15,7 +15,7 @@ from rigup.cli import main, releases
 from rigup.cli.sessions import session as hosts
 from rigup.connection import connections, handshake
 from rigup.facts.bounds import Unreadable
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.run import runner
 from rigup.run.inspection import Inspection
 from rigup.run.rollback import RollbackRun

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +16,7 @@ from rigup.facts.manifest import listening
 from rigup.host import Host, state_of
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.answer import Answer, Answers
 from rigup.operations.service.held import changed_since
 from rigup.operations.service.reply import Reply, read_reply
 from rigup.plan import Plan
@@ -37,31 +37,13 @@ _ROUND = {"wait_s": 5, "timeout_s": ANSWER_SECONDS}
 
 GONE = "check that the host is on, then run the same command again"
 
+
+class NotReady(HostFailed):
+    """Raised when a service does not become healthy in time."""
+
+
 Expected = Mapping[str, Mapping[str, str]]
 """By the name of a model: its service, and the word that its answer must contain, or "", as `ask.py` explains."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A service's answer. seconds: the whole request; tokens_per_second: as the engine reports it.
-
-    model: of a swap group, the name of the model that was resident.
-    """
-
-    host: str
-    service: str
-    text: str
-    tokens: int
-    seconds: float
-    tokens_per_second: float
-    model: str = ""
-
-
-@dataclass
-class Answers:
-    """The answers of a host's services in this run."""
-
-    by_service: dict[str, Answer] = field(default_factory=dict)
 
 
 def ask_service(
@@ -73,7 +55,7 @@ def ask_service(
     given_up: Callable[[], str] = str,
     least: int = 1,
 ) -> Answer:
-    """Asks the plan's service on this host. Raises HostFailed after `wait_s` (default: the plan's).
+    """Asks the plan's service on this host. Raises NotReady after `wait_s` (default: the plan's), HostFailed before.
 
     expected: what its release expects, see `expected_of`. timeout_s: for the answer itself. given_up: returns why
     waiting is pointless, "" while it is not. least: see `request_of`.
@@ -83,7 +65,7 @@ def ask_service(
 
 
 def ask_after_start(host: Host, plan: Plan, given_up: Callable[[], str] = str) -> Answer:
-    """Asks a service that was started. Raises HostFailed also if the answer is not the expected one.
+    """Asks a service that was started. Raises like `ask_service`, and also if the answer is not the expected one.
 
     Of a swap group each model is loaded and asked, the first one last, so that it is resident afterwards.
     """
@@ -219,7 +201,8 @@ def _ask(
         if why := given_up():
             raise HostFailed(f"{host.name}: {name}: health check failed: {why}")
         if (waited := time.monotonic() - began) > wait_s:
-            raise _changed(host, name, f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}")
+            late = f"{host.name}: {name} did not become healthy within {waited:.0f} s: {reply.why}"
+            raise _changed(host, name, late, NotReady)
         report(Progress(host.name, "service", text=f"waiting for {name}: {reply.why}"))
         gevent.sleep(0.2)
 
@@ -234,10 +217,10 @@ def of_lost_host(host: Host, error: BaseException, state: str) -> HostLost | Non
     return None
 
 
-def _changed(host: Host, name: str, problem: str) -> HostFailed:
+def _changed(host: Host, name: str, problem: str, kind: type[HostFailed] = HostFailed) -> HostFailed:
     """The error, with what has changed since the release last answered, if it has, and the way back."""
     since, hint = changed_since(host, name)
-    return HostFailed(f"{problem}; {since}", hint) if since else HostFailed(problem)
+    return kind(f"{problem}; {since}", hint) if since else kind(problem)
 
 
 def keep_answer(host: Host, service: str, reply: Reply) -> Answer:

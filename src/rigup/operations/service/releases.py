@@ -30,7 +30,7 @@ from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.operations.primitives.units import service_state, stop_limit
 from rigup.operations.service.health import of_lost_host
-from rigup.operations.service.held import ANSWERED, FUNCTIONS
+from rigup.operations.service.held import ANSWERED, FUNCTIONS, speed_of, warn_if_slower
 from rigup.operations.service.start_log import explained
 from rigup.systemd.api_key import CREDENTIAL_NAME
 from rigup.systemd.port_guard import TEMPLATE
@@ -339,10 +339,11 @@ def remove_unit(host: Host, service: str) -> None:
     remote.script(host, stop + remove, *words, doing=f"removing {unit}", timeout=stop_limit(host))
 
 
-# $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers.
+# $4 how many to keep: this one, those that it replaced one after the other, then the highest numbers. $6 the speed of
+# its answer, or "".
 _KEEP = (
     f"""{FUNCTIONS}
-cd "$1/releases"; hold "$2"
+cd "$1/releases"; hold "$2" "$6"
 """
     + """
 numbers=$(ls | grep -x '[0-9][0-9]*' | sort -rn)
@@ -362,5 +363,6 @@ done
 
 def mark_healthy(host: Host, service: str, number: str) -> None:
     """Marks the current release as healthy, keeps a few such releases, and removes those that never answered."""
-    words = (layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE)
-    remote.script(host, _KEEP, *words, doing=f"marking release {number} of {service} as healthy")
+    words = (layout.service_folder(service), number, ANSWERED, str(KEPT), BEFORE, speed_of(host, service))
+    said = remote.script(host, _KEEP, *words, doing=f"marking release {number} of {service} as healthy")
+    warn_if_slower(host, service, said)

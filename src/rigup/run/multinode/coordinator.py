@@ -17,8 +17,9 @@ from rigup.node import Node
 from rigup.operations.multinode.node_binding import NodeBinding, bind_nodes
 from rigup.operations.multinode.releases import GroupMember, StartedServices, listed
 from rigup.operations.primitives.progress import Progress, report
+from rigup.operations.service.answer import Answer
 from rigup.operations.service.gpu_binding import BoundNodes, bound_nodes
-from rigup.operations.service.health import Answer, ask_release, ask_service
+from rigup.operations.service.health import ask_release, ask_service
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.project.lan_address import lan_address
 from rigup.run.context import RunContext

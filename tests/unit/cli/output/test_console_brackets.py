@@ -17,7 +17,7 @@ from rigup.cli.output import results as summary
 from rigup.cli.output.console import Console
 from rigup.evaluation.comparison import ScoreDifference
 from rigup.operations.primitives.progress import Progress
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.plan import Parallel
 from rigup.run.drift import Drift
 from rigup.run.result import Change, HostResult

@@ -30,7 +30,7 @@ from rigup.cli.status import table
 from rigup.connection.connect_errors import connect_error
 from rigup.errors import HostFailed
 from rigup.operations.primitives.progress import Progress
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.operations.service.history import RetainedRelease
 from rigup.printable import one_line, printable
 from rigup.report.redaction import Redactor

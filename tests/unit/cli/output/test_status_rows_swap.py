@@ -13,7 +13,7 @@ from rigup.cli.output.status_rows import row
 from rigup.cli.status import table
 from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.facts.probe import Probe
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.plan import Plan
 from rigup.run.result import HostResult
 from tests.unit.planner.asking import decided, side_by_side

@@ -9,6 +9,7 @@ import pytest
 from rigup.commands.swap_groups import as_groups, taking_turns
 from rigup.errors import HostFailed, HostLost
 from rigup.operations.service import health
+from rigup.operations.service.answer import Answer
 from rigup.operations.service.reply import Reply
 from rigup.programs import ask
 from rigup.systemd.release import release_of
@@ -26,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     def ask(said: Reply, **service: Any) -> str:
         host: Any = LocalHost()
         monkeypatch.setattr(health, "_ask_once", lambda host, request: judged(said, request))
-        monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: health.Answer(
+        monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: Answer(
             host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second
         ))  # fmt: skip
         return health.ask_after_start(host, decided([], {**SMOL, **service})).text
@@ -118,7 +119,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> Any:
             return judged(answering(said.get(request["model"].removeprefix("m-"), "Paris")), request)
 
         monkeypatch.setattr(health, "_ask_once", once)
-        monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: health.Answer(
+        monkeypatch.setattr(health, "keep_answer", lambda host, service, reply: Answer(
             host.name, service, reply.text, reply.tokens, reply.seconds, reply.tokens_per_second
         ))  # fmt: skip
         host: Any = LocalHost()

@@ -9,8 +9,10 @@ import pytest
 
 from rigup import layout
 from rigup.errors import HostFailed
+from rigup.host import state_of
 from rigup.operations.primitives import remote
 from rigup.operations.service import health, held
+from rigup.operations.service.answer import Answer, Answers
 from rigup.operations.service.held import changed_since, note_held
 from rigup.operations.service.releases import mark_healthy, stage
 from rigup.operations.service.reply import Reply
@@ -60,6 +62,67 @@ def test_a_mark_of_an_earlier_rigup_says_nothing_and_none_is_made_where_none_was
     (release / "answered").unlink()
     note_held(LocalHost(), "chat")  # type: ignore[arg-type]
     assert not (release / "answered").exists()
+
+
+def answered(host: Any, tokens_per_second: float, tokens: int = 12) -> None:
+    seconds = tokens / tokens_per_second
+    found = Answer("box", "chat", "The capital of France is Paris.", tokens, seconds, tokens_per_second)
+    state_of(host, Answers).by_service["chat"] = found
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(held, "report", lambda progress: lines.append(progress.text))
+    return lines
+
+
+def test_an_answer_that_is_far_slower_after_a_change_is_worth_a_word(
+    release: Path, tmp_path: Path, logged: list[str]
+) -> None:
+    host: Any = LocalHost()
+    answered(host, 115.3)
+    note_held(host, "chat")  # an earlier rigup noted no speed
+    answered(host, 6.0)
+    note_held(host, "chat")  # nothing of the host has changed: the machine may be busy
+    assert logged == []
+    runs(tmp_path, "6.99.0")
+    note_held(host, "chat")
+    assert logged == [
+        "warning: chat answered at 6.0 tokens/s, and at 115.3 before kernel 6.1.0-28 became 6.99.0 "
+        "(measure it: rigup bench chat)"
+    ]
+    note_held(host, "chat")
+    assert len(logged) == 1
+
+
+@pytest.mark.parametrize(
+    ("now", "tokens"), [(60.0, 100), (0.9, 1), (20.0, 6)], ids=["more than half", "one token", "too soon to tell"]
+)
+def test_nothing_is_said_of_a_speed_that_tells_nothing(
+    now: float, tokens: int, release: Path, tmp_path: Path, logged: list[str]
+) -> None:
+    host: Any = LocalHost()
+    answered(host, 115.0)
+    mark_healthy(host, "chat", "1")
+    assert "speed 115.0" in (release / "answered").read_text()
+    runs(tmp_path, "6.99.0")
+    answered(host, now, tokens)
+    mark_healthy(host, "chat", "1")
+    assert logged == []
+    assert "kernel 6.99.0" in (release / "answered").read_text()
+
+
+@pytest.mark.parametrize("speed", ["nan", "inf", "1e9", "-1.0", "$(id)", "99999999999.0", ""])
+def test_a_speed_that_a_host_cannot_have_is_not_read(
+    speed: str, release: Path, tmp_path: Path, logged: list[str]
+) -> None:
+    (release / "answered").write_text(f"kernel 6.1.0-28\nspeed {speed}\n")
+    runs(tmp_path, "6.99.0")
+    host: Any = LocalHost()
+    answered(host, 1.0)
+    note_held(host, "chat")
+    assert logged == []
 
 
 @pytest.mark.parametrize(

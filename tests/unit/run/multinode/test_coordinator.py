@@ -12,7 +12,7 @@ import pytest
 from rigup.errors import HostFailed, Unreachable
 from rigup.facts.probe import Probe, UnitState
 from rigup.node import Node
-from rigup.operations.service.health import Answer
+from rigup.operations.service.answer import Answer
 from rigup.plan import Plan
 from rigup.project.inventory import HostEntry, Project
 from rigup.rig import Rig

@@ -1,0 +1,49 @@
+"""What is said of a service over several cards that does not become healthy in time."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+import roles.service
+from rigup.errors import HostFailed
+from rigup.facts.bounds import Unreadable
+from rigup.facts.links import GpuLink, Links, PairLink
+from rigup.operations.driver import links
+from rigup.operations.service.health import NotReady
+from tests.unit.planner.asking import decided
+
+LATE = "box: chat did not become healthy within 860 s: HTTP 503: loading"
+WAY = "rigup verify box says how to switch that off; or try NCCL_P2P_DISABLE=1 in `environment`"
+FOUND = f"ACS sends P2P through the host on 0000:00:03.1: transfers between GPUs (NCCL) can hang there: {WAY}"
+THROUGH_HOST = Links(
+    gpus=tuple(GpuLink(gpu=index, bus=f"0000:0{index}:00.0", acs=["0000:00:03.1"]) for index in (0, 1)),
+    pairs=(PairLink(pair=[0, 1], read=True),),
+    done=True,
+)
+HOST: Any = SimpleNamespace(name="box")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "error", "read", "message"),
+    [
+        ("2x RTX 4090", NotReady(LATE), THROUGH_HOST, f"{LATE}; {FOUND}"),
+        ("RTX PRO 6000 Blackwell Workstation Edition", NotReady(LATE), THROUGH_HOST, LATE),
+        ("2x RTX 4090", HostFailed("it ended"), THROUGH_HOST, "it ended"),
+        ("2x RTX 4090", NotReady(LATE), Links(done=True), LATE),
+        ("2x RTX 4090", NotReady(LATE), Unreadable("of another kind"), LATE),
+    ],
+    ids=["two cards", "one card", "not a wait", "links that do what they can", "unreadable links"],
+)
+def test_a_wait_that_links_between_cards_may_explain(
+    monkeypatch: pytest.MonkeyPatch, gpus: str, error: HostFailed, read: Links | Exception, message: str
+) -> None:
+    monkeypatch.setattr(roles.service, "ask_after_start", Mock(side_effect=error))
+    monkeypatch.setattr(links, "read_links", Mock(side_effect=[read]))
+    plan = decided(gpus, {"model": "Qwen3.6-27B", "engine": "llama.cpp"})
+    with pytest.raises(HostFailed) as caught:
+        roles.service.ask(HOST, plan, str)
+    assert caught.value.message == message

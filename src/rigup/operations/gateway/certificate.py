@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 
 from pyinfra import host
@@ -36,6 +37,7 @@ CERTIFICATE = InstalledPart(
     doing="removing the certificate",
     absent="no certificate by ACME",
 )
+_PORT = re.compile(r"(?<= )[0-9]{1,5}(?= certonly )", re.ASCII)  # of certbot, in the command of the unit
 _SAYS_NOTHING = ("Saving debug log", "Ask for help", "See the logfile", "Please see the logfile", "An unexpected error")
 
 
@@ -61,7 +63,7 @@ def _obtain(host: Host, units: dict[str, str], directory: str) -> None:
             f"check gateway.tls.acme.directory, DNS and the firewall; on the host: curl {directory}",
         )
     earlier = remote.run(host, "cat", ACME_UNIT_FILE).stdout
-    remote.write_file(host, ACME_UNIT_FILE, units[ACME_UNIT_FILE])
+    remote.write_file(host, ACME_UNIT_FILE, _at_earlier_port(units[ACME_UNIT_FILE], earlier))
     remote.check_output(host, "systemctl", "daemon-reload")
     if not remote.run(host, "systemctl", "start", ACME_UNIT, timeout=SECONDS).ok:
         told = _complaint(host)
@@ -72,9 +74,19 @@ def _obtain(host: Host, units: dict[str, str], directory: str) -> None:
         remote.run(host, "systemctl", "reset-failed", ACME_UNIT)
         remote.check_output(host, "systemctl", "daemon-reload")
         raise HostFailed(f"{host.name}: no certificate from {directory}: {told}; the gateway stays as it was", LOG)
+    remote.write_file(host, ACME_UNIT_FILE, units[ACME_UNIT_FILE])
     remote.write_file(host, ACME_TIMER_FILE, units[ACME_TIMER_FILE])
     start = 'systemctl daemon-reload; systemctl --quiet enable --now "$1"'
     remote.script(host, start, ACME_TIMER, doing="starting the timer")
+
+
+def _at_earlier_port(unit: str, earlier: str) -> str:
+    """The unit with certbot at the port of an earlier one: HAProxy still passes what the ACME server asks on to that.
+
+    Its new configuration comes after the certificate.
+    """
+    port = _PORT.search(earlier)
+    return _PORT.sub(port[0], unit) if port else unit
 
 
 def _complaint(host: Host) -> str:

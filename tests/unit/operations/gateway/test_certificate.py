@@ -8,7 +8,9 @@ from unittest.mock import Mock
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.gateway.paths import ACME_TIMER, ACME_TIMER_FILE, ACME_UNIT, ACME_UNIT_FILE
+from rigup.gateway.acme import certificate_units
+from rigup.gateway.paths import ACME_PORT, ACME_TIMER, ACME_TIMER_FILE, ACME_UNIT, ACME_UNIT_FILE
+from rigup.gateway_settings import Acme, Certificate, Gateway
 from rigup.operations.gateway import certificate
 from rigup.operations.primitives import remote
 
@@ -46,8 +48,23 @@ def test_the_timer_begins_once_there_is_a_certificate(monkeypatch: pytest.Monkey
     certificate._obtain(host, UNITS, DIRECTORY)
     start = host.done.index(f"systemctl start {ACME_UNIT}")
     assert [line.split()[1] for line in host.done[:start] if line.startswith("write")] == [ACME_UNIT_FILE]
-    assert [line.split()[1] for line in host.done[start:] if line.startswith("write")] == [ACME_TIMER_FILE]
+    written = [line.split()[1] for line in host.done[start:] if line.startswith("write")]
+    assert written == [ACME_UNIT_FILE, ACME_TIMER_FILE]
     assert host.done[-1].endswith(ACME_TIMER)
+
+
+def test_certbot_answers_where_haproxy_still_asks_until_that_has_its_new_configuration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acme = Acme(domains=("llm.example.org",), directory=DIRECTORY)
+    units = certificate_units(Gateway(tls=Certificate(acme=acme)), acme)
+    earlier = units[ACME_UNIT_FILE].replace(f" {ACME_PORT} certonly ", " 8404 certonly ")
+    assert earlier != units[ACME_UNIT_FILE]
+    host: Any = Machine(monkeypatch, earlier=earlier)
+    certificate._obtain(host, units, DIRECTORY)
+    start = host.done.index(f"systemctl start {ACME_UNIT}")
+    assert host.done[:start] == [f"write {ACME_UNIT_FILE} {earlier}", "systemctl daemon-reload"]
+    assert f"write {ACME_UNIT_FILE} {units[ACME_UNIT_FILE]}" in host.done[start:]
 
 
 def test_a_directory_that_does_not_answer_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,16 +14,17 @@ from rigup.facts.bounds import Unreadable
 from rigup.facts.links import GpuLink, Links, PairLink
 from rigup.operations.driver import links
 from rigup.operations.service.health import NotReady
+from rigup.preflight.links import can_hang
 from tests.unit.planner.asking import decided
 
 LATE = "box: chat did not become healthy within 860 s: HTTP 503: loading"
 WAY = "rigup verify box says how to switch that off; or try NCCL_P2P_DISABLE=1 in `environment`"
-FOUND = f"ACS sends P2P through the host on 0000:00:03.1: transfers between GPUs (NCCL) can hang there: {WAY}"
 THROUGH_HOST = Links(
     gpus=tuple(GpuLink(gpu=index, bus=f"0000:0{index}:00.0", acs=["0000:00:03.1"]) for index in (0, 1)),
     pairs=(PairLink(pair=[0, 1], read=True),),
     done=True,
 )
+FOUND = f"{can_hang(THROUGH_HOST)}: {WAY}"
 HOST: Any = SimpleNamespace(name="box")
 
 
@@ -41,6 +42,7 @@ HOST: Any = SimpleNamespace(name="box")
 def test_a_wait_that_links_between_cards_may_explain(
     monkeypatch: pytest.MonkeyPatch, gpus: str, error: HostFailed, read: Links | Exception, message: str
 ) -> None:
+    assert "0000:00:03.1" in FOUND
     monkeypatch.setattr(roles.service, "ask_after_start", Mock(side_effect=error))
     monkeypatch.setattr(links, "read_links", Mock(side_effect=[read]))
     plan = decided(gpus, {"model": "Qwen3.6-27B", "engine": "llama.cpp"})

@@ -160,6 +160,7 @@ def why_links_hang(host: Host) -> str:
     from rigup.operations.driver.links import read_links  # only a start that was not ready in time needs it
     from rigup.preflight.links import can_hang
 
+    report(Progress(host.name, "service", text="reading the links between its GPUs"))
     try:
         why = can_hang(read_links(host, measure=False))
     except (HostFailed, Unreadable, *remote.CONNECTION_ERRORS):

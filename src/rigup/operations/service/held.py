@@ -19,7 +19,7 @@ from rigup.systemd.driver_files import DRIVER_PREFERENCES
 ANSWERED = "answered"
 SLOW_SHARE = 0.5
 """An answer with less than this share of the tokens per second of before is worth a word."""
-_LEAST_TOKENS, _LEAST_SECONDS = 5, 0.5
+_LEAST_TOKENS, _LEAST_SECONDS = 5, 0.5  # of fewer, the request's own time is most; what is there sooner is not slow
 _VALUE = re.compile(r"[\w.+~-]{1,100}", re.ASCII)
 _SPEED = re.compile(r"[0-9]{1,9}\.[0-9]", re.ASCII)
 

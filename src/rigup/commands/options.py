@@ -73,7 +73,7 @@ def kv_cache_type(candidate: Candidate) -> Options:
 def _may_name_a_cache(checkpoint: CheckpointEntry) -> bool:
     """Whether the configuration names a KV cache. One that was not read may: most of ModelOpt's name FP8."""
     if checkpoint.kv_cache_type is None:
-        return checkpoint.method == "modelopt" or checkpoint.scheme == "nvfp4"
+        return checkpoint.method == "modelopt" or checkpoint.weight_format == "nvfp4"
     return checkpoint.kv_cache_type != "auto"
 
 

@@ -114,7 +114,8 @@ def _backends(candidate: Candidate) -> Options:
 def _nvfp4_backend(candidate: Candidate) -> str | None:
     """The kernels for NVFP4 experts on SM120: the default FlashInfer kernels are made for SM100 and need more memory.
 
-    CUTLASS runs if every card computes in the format; Marlin also runs on older cards.
+    CUTLASS runs if every card computes in the format; Marlin also runs on older cards. Where inputs stay 16 bits wide
+    vLLM takes Marlin by itself, and refuses CUTLASS: 0.33.0 fused_moe/oracle/nvfp4.py.
     """
     capabilities = [gpu.capability for gpu in candidate.gpus]
     if candidate.checkpoint.scheme != "nvfp4" or max(capabilities, default=(0, 0)) < (12, 0):

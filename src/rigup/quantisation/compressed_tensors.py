@@ -40,7 +40,7 @@ class ModuleGroup:
     def name(self) -> str:
         """Its name in the catalogue's checkpoints."""
         if self.kind == "float" and self.width == 4:
-            return "mxfp4" if self.size == 32 else "nvfp4"
+            return "mxfp4" if self.size == 32 else "nvfp4" if self.static_inputs else "nvfp4_a16"
         if self.kind == "float":
             return {"block": "fp8_block128", "tensor": "fp8_tensor"}.get(self.strategy, "fp8_channel")
         return f"int{self.width}_g{self.size}" if self.size else f"int{self.width}_channel"

@@ -17,7 +17,7 @@ from rigup.quantisation.scheme import Scheme, StoredPart, exclusions, groups
 MIXED = "MIXED_PRECISION"
 KINDS = {
     "NVFP4": "nvfp4",
-    "W4A16_NVFP4": "nvfp4",
+    "W4A16_NVFP4": "nvfp4_a16",
     "W4A8_NVFP4_FP8": "nvfp4",
     "FP8": "fp8",
     "FP8_PER_CHANNEL_PER_TOKEN": "fp8",
@@ -39,7 +39,7 @@ class Modelopt(Scheme):
 
     @property
     def catalogue(self) -> str:
-        """nvfp4, fp8_tensor or mxfp8."""
+        """nvfp4, nvfp4_a16 (whose inputs stay 16 bits wide), fp8_tensor or mxfp8."""
         return "fp8_tensor" if self.kind == "fp8" else self.kind
 
     def leaves(self, module: str) -> bool:
@@ -73,7 +73,7 @@ class Modelopt(Scheme):
             StoredPart(".weight", "U8", (rows, columns // 2)),
             StoredPart(".weight_scale", "F8_E4M3", (rows, groups(columns, NVFP4_GROUP))),
             StoredPart(".weight_scale_2", "F32", ()),
-            inputs,
+            *((inputs,) if kind == "nvfp4" else ()),
         )
 
     def weights(self, name: str, dtype: str, elements: int) -> int:
@@ -88,15 +88,23 @@ def read(config: Mapping[str, Any]) -> Modelopt | None:
         return None
     excluded = exclusions(config.get("exclude_modules", config.get("ignore")))
     if algorithm != MIXED:
-        return Modelopt(excluded, _kind(algorithm))
+        return Modelopt(excluded, "nvfp4_a16" if _leaves_inputs(algorithm, config) else _kind(algorithm))
     layers = config.get("quantized_layers")
     if not isinstance(layers, dict) or not 0 < len(layers) <= MOST_LAYERS:
         raise ValueError("quantized_layers: must be a table of modules")
     kinds = {name: _kind(layer.get("quant_algo")) for name, layer in layers.items() if isinstance(layer, dict)}
     counts = Counter(kinds.values())
     # four bits where any module has them: what an engine must be able to do for the checkpoint
-    main = "nvfp4" if "nvfp4" in counts else max(counts, key=lambda kind: counts[kind], default="fp8")
+    four_bits = [kind for kind in ("nvfp4", "nvfp4_a16") if kind in counts]
+    main = four_bits[0] if four_bits else max(counts, key=lambda kind: counts[kind], default="fp8")
     return Modelopt(excluded, main, kinds)
+
+
+def _leaves_inputs(algorithm: Any, config: Mapping[str, Any]) -> bool:
+    """Whether NVFP4 is of the weights alone: no group says how inputs are quantised, which engines take as W4A16."""
+    said = config.get("config_groups")
+    listed = [group for group in said.values() if isinstance(group, dict)] if isinstance(said, dict) else []
+    return algorithm == "NVFP4" and bool(listed) and all(group.get("input_activations") is None for group in listed)
 
 
 def _kind(algorithm: Any) -> str:

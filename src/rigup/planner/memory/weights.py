@@ -21,8 +21,16 @@ from rigup.tensor_bytes import LayerTensors, TensorBytes
 _ROUTER_BYTES = 4
 # Biases of experts, as a part of a matrix: more than gpt-oss's 0.1 %, less than what two types differ by.
 _BIASES = 0.01
-_SCHEME_BITS = {"bf16": 16.0, "fp8_block128": 8.0, "mxfp8": 8.25, "nvfp4": 4.5, "int4_g32": 4.625, "int4_g64": 4.375}
-_SCHEME_BITS["int4_g128"] = 4.25
+_SCHEME_BITS = {
+    "bf16": 16.0,
+    "fp8_block128": 8.0,
+    "mxfp8": 8.25,
+    "nvfp4": 4.5,
+    "nvfp4_a16": 4.5,
+    "int4_g32": 4.625,
+    "int4_g64": 4.375,
+    "int4_g128": 4.25,
+}
 
 
 @dataclass(frozen=True, slots=True)

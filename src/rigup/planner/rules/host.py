@@ -73,7 +73,7 @@ def driver_floor(candidate: Candidate) -> Iterator[Complaint]:
 def sglang_host_memory(candidate: Candidate) -> Iterator[Complaint]:
     """SGLang has been killed while loading NVFP4 on hosts with little memory."""
     there = candidate.rig.host_memory_gib
-    if candidate.engine.name != "sglang" or candidate.checkpoint.scheme != "nvfp4":
+    if candidate.engine.name != "sglang" or candidate.checkpoint.weight_format != "nvfp4":
         return
     if there is None or there < 128:
         declared = f"this rig declares {there:g} GiB" if there is not None else "this rig declares none"

@@ -40,10 +40,34 @@ from tests.published.collect import read_configs, read_shapes
 DATA = Path(__file__).parents[2] / "src/rigup/catalogue/data"
 COMMENT = "Written by python -m tests.published.catalogue from published configurations."
 BLOCK_FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+CHANNEL_FP8 = {
+    "quant_method": "compressed-tensors",
+    "format": "float-quantized",
+    "quantization_status": "compressed",
+    "ignore": ["lm_head", "re:.*mlp\\.gate$"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True, "dynamic": False},
+            "input_activations": {
+                "num_bits": 8,
+                "type": "float",
+                "strategy": "token",
+                "symmetric": True,
+                "dynamic": True,
+            },
+        }
+    },
+}
 ASSUMED: dict[str, dict[str, Any]] = {
     "fp8": BLOCK_FP8,
+    "fp8_channel": CHANNEL_FP8,
     "fp8_tensor": {"quant_method": "fp8", "activation_scheme": "static"},
     "mxfp8": {"quant_method": "modelopt", "quant_algo": "MXFP8"},
+}
+ASSUMED_WHY = {
+    "fp8_channel": "assumed: scales per channel, as in SGLang 0.5.23's tuned kernels of its shape, E=161,N=192 with "
+    "per_channel_quant; 192 columns are not whole blocks of 128",
 }
 FILES = re.compile(r"headers of (\d+ files|model\.safetensors)")
 TYPES = {kind.name: kind for kind in GGML_TYPES.values()}
@@ -213,7 +237,7 @@ MODELS = (
         "GLM-4.7",
         "zai-org/GLM-4.7-FP8",
         "zai-org/GLM-4.7-FP8",
-        {"zai-org/GLM-4.7": "bf16", "zai-org/GLM-4.7-FP8": "fp8"},
+        {"zai-org/GLM-4.7": "bf16", "zai-org/GLM-4.7-FP8": "fp8_channel"},
         "unsloth/GLM-4.7-GGUF",
         "glm4moe",
         draft=5_200_000_000,
@@ -488,27 +512,33 @@ MAKERS: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "make
 UNKNOWN = {"license": "no licence", "sampling": "no advice on sampling"}
 
 
-def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model, CheckpointEntry]:
-    """One checkpoint, through the command's own code."""
+def configuration(published: Published, stored_as: str) -> dict[str, Any]:
+    """Of a checkpoint: "config", and "hf_quant_config" where its repository has one."""
     entry: dict[str, Any] = {"config": {**CONFIGS[published.config]["config"]}}
     of = CONFIGS.get(stored_as)
-    assumed = ASSUMED.get(stored_as)
     entry["config"].pop("quantization_config", None)
     draft = {"num_nextn_predict_layers": published.draft_layers} if published.draft_layers else {}
     if of is not None:
         entry = {key: value for key, value in of.items() if key != "source"}
-    elif assumed:
-        entry["config"]["quantization_config"] = assumed
+    elif stored_as in ASSUMED:
+        entry["config"]["quantization_config"] = ASSUMED[stored_as]
     entry["config"] = {**entry["config"], **draft}
     if "text_config" in entry["config"]:
         entry["config"]["text_config"] = {**entry["config"]["text_config"], **draft}
+    return entry
+
+
+def safetensors(published: Published, repo: str, stored_as: str) -> tuple[Model, CheckpointEntry]:
+    """One checkpoint, through the command's own code."""
+    entry, of = configuration(published, stored_as), CONFIGS.get(stored_as)
+    assumed = ASSUMED.get(stored_as)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / repo.rpartition("/")[2]
         write(path, entry, SHAPES[published.shapes])
         label = f"{CONFIGS[published.config]['source']}; shapes by transformers 5.23.0"
         repository = replace(local_repository(path, repo), label=label, where=repo)
         found = describe(repository, None, {}, published.name)
-    told = of["source"] if of else f"assumed for {stored_as}" if assumed else "unquantised"
+    told = of["source"] if of else ASSUMED_WHY.get(stored_as, f"assumed for {stored_as}") if assumed else "unquantised"
     checkpoint = found.checkpoint if of else found.checkpoint.model_copy(update={"kv_cache_type": None})
     return found.model, completed(published, repo, checkpoint, f"computed from the shapes, stored as: {told}")
 

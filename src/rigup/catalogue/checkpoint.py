@@ -11,7 +11,9 @@ from rigup.units import Frozen
 
 Scheme = Annotated[
     str,
-    Field(pattern=r"^(gguf|bf16|nvfp4(_a16)?|mxfp4|mxfp8|fp8_(tensor|channel|block[0-9]+)|int[2348]_(channel|g[0-9]+))$"),
+    Field(
+        pattern=r"^(gguf|bf16|nvfp4(_a16)?|mxfp4|mxfp8|fp8_(tensor|channel|block[0-9]+)|int[2348]_(channel|g[0-9]+))$"
+    ),
 ]
 Scope = Literal["all", "linear", "experts"]
 

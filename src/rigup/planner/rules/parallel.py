@@ -83,14 +83,30 @@ def tensor_parallel_heads(candidate: Candidate) -> Iterator[Complaint]:
     'vLLM 0.15.1 and 0.33.0 fp8.py, SGLang fp8.py: "not divisible by weight quantization block_n = 128"; sglang#23265',
 )
 def fp8_block(candidate: Candidate) -> Iterator[Complaint]:
-    """Each GPU's slice of an expert must be a whole number of FP8 blocks."""
-    width, shards = candidate.model.expert_intermediate, candidate.expert_shards
-    if candidate.checkpoint.scheme != "fp8_block128" or not width or _whole(width, shards, FP8_BLOCK):
+    """Each GPU's slice of an expert, of the shared experts and of a dense layer must be whole FP8 blocks."""
+    if candidate.checkpoint.scheme != "fp8_block128":
         return
-    yield (
-        f"the experts' width per GPU, {width}/{shards} = {_slice(width, shards)}, is not a multiple of the FP8 block "
-        f"size {FP8_BLOCK}",
-        f"set expert_parallel to True: each GPU then holds whole experts of width {width}",
+    model, tensor = candidate.model, candidate.parallel.tensor
+    for whose, width in (
+        ("shared experts'", model.expert_intermediate * model.shared_experts),
+        ("dense layers'", model.intermediate),
+    ):
+        if tensor > 1 and not _whole(width, tensor, FP8_BLOCK):
+            sizes = [str(size) for size in range(1, tensor) if model.divides(size) and _whole(width, size, FP8_BLOCK)]
+            yield _part_of_a_block(whose, width, tensor), f"choose tensor_parallel from {', '.join(sizes)}"
+            return
+    width, shards = model.expert_intermediate, candidate.expert_shards
+    if not _whole(width, shards, FP8_BLOCK):
+        yield (
+            _part_of_a_block("experts'", width, shards),
+            f"set expert_parallel to True: each GPU then holds whole experts of width {width}",
+        )
+
+
+def _part_of_a_block(whose: str, width: int, shards: int) -> str:
+    return (
+        f"the {whose} width per GPU, {width}/{shards} = {_slice(width, shards)}, is not a multiple of the FP8 block "
+        f"size {FP8_BLOCK}"
     )
 
 

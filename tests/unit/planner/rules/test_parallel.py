@@ -45,6 +45,17 @@ def test_fp8_blocks_divide_where_slices_are_wide_enough(sizes: dict[str, int]) -
     assert parallel.fp8_block(candidate(f"8x {MAX_Q}", FP8, parallel=sizes)) == ()
 
 
+def test_whole_experts_do_not_help_where_the_shared_ones_are_cut() -> None:
+    asked = {"model": "Qwen3.6-35B-A3B", "quant": "FP8", "engine": "vllm"}
+    (finding,) = decided("8x H200", {**asked, "tensor_parallel": 8, "expert_parallel": True}, 1024).refusals
+    assert finding.rule == "fp8-block"
+    assert "shared experts' width per GPU, 512/8 = 64," in finding.message
+    assert finding.hint == "choose tensor_parallel from 1, 2, 4"
+    chosen = decided("8x RTX PRO 6000 Blackwell Server Edition", asked, 1024)
+    assert chosen.parallel is not None
+    assert chosen.parallel.tensor == 4
+
+
 def test_vllm_cuts_experts_over_data_parallel_ranks_too_and_sglang_does_not() -> None:
     sizes = {"tensor": 4, "data": 2}
     assert parallel.fp8_block(candidate(f"8x {PRO_6000}", FP8, "vllm", parallel=sizes))

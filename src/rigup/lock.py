@@ -56,7 +56,8 @@ class LockedCheckpoint(Frozen):
     location: where the files are, if not in `repo` on the hub (`rigup.service.location_of`). `revision` is then made of
     their hashes, or Ollama's manifest's. read_tensors: where its bytes lie, None where the headers were not read.
     template_tools: whether its chat template takes tools, None where none was read. kv_cache_type: that its
-    configuration names, as in `rigup.catalogue.checkpoint.CheckpointEntry`.
+    configuration names. context: that it allows, where that is less than the model's. Both as in
+    `rigup.catalogue.checkpoint.CheckpointEntry`.
     """
 
     repo: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
@@ -67,6 +68,7 @@ class LockedCheckpoint(Frozen):
     read_tensors: TensorBytes | None = None
     template_tools: bool | None = None
     kv_cache_type: NamedCacheType | None = None
+    context: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _has_plain_names(self) -> Self:

@@ -37,6 +37,7 @@ class CheckpointEntry(Frozen):
     average of the layers.
     template_tools: whether its chat template takes tools; None if none was read.
     kv_cache_type: the type of KV cache that its configuration names, "auto" if it names none; None if it was not read.
+    context: tokens that its configuration allows, where that is less than the model's; None elsewhere.
     minimum_versions: the oldest version that is recommended of each engine that loads it; other engines cannot. None:
     every engine that has the architecture and reads the format.
     """
@@ -63,6 +64,7 @@ class CheckpointEntry(Frozen):
     attention_bits: Annotated[float, Field(gt=0)] | None = None
     template_tools: bool | None = None
     kv_cache_type: NamedCacheType | None = None
+    context: Annotated[int, Field(ge=1)] | None = None
     minimum_versions: dict[EngineName, VersionText] | None = None
     engine_flags: dict[EngineName, dict[str, str]] = {}
     license: str | None = None

@@ -14,7 +14,7 @@ from rigup.catalogue.model import Model
 from rigup.checkpoints.byte_source import ByteSource
 from rigup.checkpoints.class_defaults import left_out, with_class_defaults
 from rigup.checkpoints.config import LARGEST, Config, built, read_config
-from rigup.checkpoints.facts import Extras, Origin, is_tied, model_of
+from rigup.checkpoints.facts import Extras, Origin, is_tied, longest_context, model_of
 from rigup.checkpoints.gguf_config import gguf_config
 from rigup.checkpoints.gguf_header import GgufHeader, read_gguf_header
 from rigup.checkpoints.maker import read_extras
@@ -46,12 +46,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Described:
-    """A checkpoint's entry and its model. known: whether the catalogue has the model already."""
+    """A checkpoint's entry and its model. known: whether the catalogue has the model already.
+
+    context: tokens that engines serve with its own configuration; None where that does not tell.
+    """
 
     model: Model
     checkpoint: CheckpointEntry
     known: bool
     bytes_read: int
+    context: int | None
 
 
 def describe(
@@ -78,29 +82,39 @@ def describe(
     name = name or contents.model
     model = model_of(name, contents.config, contents.sums, contents.origin, contents.weights, extras, models)
     checkpoint = _checkpoint(repository, contents, model.name, extras)
+    own = None if checkpoint.scheme == "gguf" else longest_context(contents.config.text_model)
     same = next((known for key, known in models.items() if key.lower() == model.name.lower()), None)
     if same is not None:
         _check_same(repository, model, same)
         pruned = same.experts and model.experts < same.experts
         fewer = {"experts": model.experts, "parameters": model.parameters} if pruned else {}
-        checkpoint = checkpoint.model_copy(update={"model": same.name, **fewer})
-    return Described(same or model, checkpoint, same is not None, counted.bytes)
+        checkpoint = checkpoint.model_copy(update={"model": same.name, "context": _less(own, same.context), **fewer})
+    return Described(same or model, checkpoint, same is not None, counted.bytes, own)
 
 
-def read_contents(repository: Repository, quant: str | None, layers: int, mistral: bool) -> dict[str, Any]:
+def _less(own: int | None, context: int) -> int | None:
+    """What a checkpoint's own configuration allows, where that is less than its model has."""
+    return own if own is not None and own < context else None
+
+
+def read_contents(repository: Repository, quant: str | None, model: Model, mistral: bool) -> dict[str, Any]:
     """What a lock keeps of what a checkpoint's own files say: fields of `rigup.lock.LockedCheckpoint`.
 
-    layers: of the model that it should be. mistral: whether it is in Mistral's own format.
+    model: that it should be. mistral: whether it is in Mistral's own format.
     Raises InputError as `describe` does, and for another number of layers.
     """
-    found = describe(repository, quant, {}, mistral=mistral).checkpoint
+    described = describe(repository, quant, {}, mistral=mistral)
+    found = described.checkpoint
     count = len(found.tensors.by_layer) if found.tensors else 0
-    if count != layers:
-        raise InputError(f"{repository.where}: {count} layers, not {layers}", "correct the model in the catalogue")
+    if count != model.layers:
+        raise InputError(
+            f"{repository.where}: {count} layers, not {model.layers}", "correct the model in the catalogue"
+        )
     return {
         "read_tensors": found.tensors,
         "template_tools": found.template_tools,
         "kv_cache_type": found.kv_cache_type,
+        "context": _less(described.context, model.context),
     }
 
 

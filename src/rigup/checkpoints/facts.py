@@ -22,6 +22,7 @@ COMMERCIAL = re.compile(
     r"|nvidia-(nemotron-)?open-model-license)",
     re.IGNORECASE,
 )
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 NON_COMMERCIAL = re.compile(r"non-?commercial|\bnc\b|research-only|cc-by-nc", re.IGNORECASE)
 
 
@@ -61,6 +62,14 @@ class Extras:
     card: str = ""
 
 
+def longest_context(text: Config) -> int | None:
+    """Tokens that engines serve with this configuration; None where its positions are scaled, or it says none."""
+    said = text.data.get("rope_scaling") or text.data.get("rope_parameters")
+    tables = [said, *said.values()] if isinstance(said, dict) else []  # one for all layers, or one for each kind
+    scaled = any(isinstance(table, dict) and "factor" in table for table in tables)
+    return None if scaled or not text.has(*CONTEXT_KEYS) else text.number(*CONTEXT_KEYS)
+
+
 def model_of(
     name: str,
     config: Config,
@@ -88,7 +97,7 @@ def model_of(
         "attention": read_layers(text),
         "mtp_attention": read_draft_layers(text),
         "vocab": text.number("vocab_size"),
-        "context": text.number("max_position_embeddings", "n_positions", "max_sequence_length"),
+        "context": text.number(*CONTEXT_KEYS),
         **feed_forward,
         "tied_embeddings": tied,
         "parameters": weights.body,

@@ -249,7 +249,7 @@ class Resolver:
         repository = listed_repository(hub, entry.repo, locked.revision, there)
         try:
             quant = entry.quant if entry.scheme == "gguf" else None
-            found = read_contents(repository, quant, model.layers, bool(entry.mistral_class))
+            found = read_contents(repository, quant, model, bool(entry.mistral_class))
         except (InputError, Unreachable) as error:
             self.log(f"headers of {entry.label} not read, so plans take the catalogue's shares: {error.message}")
             return locked

@@ -292,9 +292,14 @@ class Candidate:
 
     @property
     def longest_context(self) -> int:
-        """Tokens that the model supports, and a smaller one that drafts for it: vLLM serves no more than that has."""
+        """Tokens that it supports, and a smaller model that drafts for it: vLLM serves no more than that has."""
         smaller = self.draft.model if self.draft and self.draft.kind == "draft" else None
-        return min(self.model.context, smaller.context) if smaller else self.model.context
+        return min(self.own_context, smaller.context) if smaller else self.own_context
+
+    @property
+    def own_context(self) -> int:
+        """Tokens that the model supports, or the configuration of this checkpoint if that allows fewer."""
+        return self.checkpoint.context or self.model.context
 
     @property
     def margin_mib(self) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,12 +101,17 @@ def test_lock_reads_where_the_bytes_of_a_catalogued_checkpoint_lie(tmp_path: Pat
     }
     path.write_text(checkpoint_text(read.model_copy(update=guessed), "Guessed."))
     line.write("rigup.lock", lock_text(WITH_PACKAGES))
+    (model,) = (line.fleet / "catalogue/models").iterdir()
+    text = model.read_text()
+    own = int(re.findall(r"^context = (\d+)$", text, re.MULTILINE)[0])
+    model.write_text(text.replace(f"context = {own}", f"context = {2 * own}"))
     done = line.call("lock")
     assert done.code == 0 and "headers of" not in done.err, done.err
     lock = load_lock(line.fleet / "rigup.lock")
     (entry,) = lock.checkpoints
     assert entry.read_tensors == read.tensors
     assert (read.template_tools, entry.template_tools) == (False, False)
+    assert (read.context, entry.context) == (None, own)  # less than the model's, which engines then refuse
     found = read.model_copy(update=guessed).measured(read.bytes, entry.read_tensors, "rigup.lock")
     assert (found.bytes, found.tensors, found.is_read) == (read.bytes, read.tensors, True)
     assert found.sources["tensors"] == "rigup.lock: headers of the weight files"

@@ -16,7 +16,7 @@ from rigup.service import Service
 
 _WEIGHT_FILES = (".gguf", ".safetensors")
 # What a checkpoint's own files say, and the catalogue may not know.
-_READ = ("template_tools", "kv_cache_type")
+_READ = ("template_tools", "kv_cache_type", "context")
 
 
 def planning_request(rig: Rig, service: Service, catalogue: Catalogue, lock: Lock, path: str = "") -> PlanningRequest:

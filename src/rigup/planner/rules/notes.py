@@ -20,14 +20,15 @@ from rigup.planner.offload import experts_in_words
 from rigup.planner.rules.rule import Complaint, refuses, warns
 
 
-@refuses("context-limit", "max_position_embeddings in the model's config")
+@refuses("context-limit", "max_position_embeddings in the configuration of the model or of its checkpoint")
 def context_limit(candidate: Candidate) -> Iterator[Complaint]:
-    """The context must not exceed the model's maximum."""
-    model = candidate.model
-    if candidate.context > model.context:
+    """The context must not exceed the maximum of the model and of its checkpoint."""
+    longest = candidate.own_context
+    if candidate.context > longest:
+        whose = candidate.model.name if longest == candidate.model.context else candidate.checkpoint.label
         yield (
-            f"{model.name} supports {model.context:,} tokens of context, not {candidate.context:,}",
-            f"set context to {model.context} or less",
+            f"{whose} supports {longest:,} tokens of context, not {candidate.context:,}",
+            f"set context to {longest} or less",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rigup.planner.rules import notes
+from tests.unit.planner.asking import decided, served
 from tests.unit.planner.rules.builder import MAX_Q, candidate
 
 FP8, GGUF = "MiniMaxAI/MiniMax-M2.5", "unsloth/MiniMax-M2.5-GGUF"
@@ -15,6 +16,13 @@ def test_context_beyond_the_models_is_refused() -> None:
     assert finding.message == "MiniMax-M2.5 supports 196,608 tokens of context, not 1,048,576"
     assert finding.hint == "set context to 196608 or less"
     assert notes.context_limit(candidate("4x B200", FP8, context=196_608)) == ()
+
+
+def test_a_checkpoint_may_allow_less_context_than_its_model() -> None:
+    asked = {"checkpoint": "nvidia/MiniMax-M2.7-NVFP4", "model": "MiniMax-M2.7"}
+    assert served("8x H200", asked, 1024).context == 196_608
+    (finding,) = decided("8x H200", {**asked, "context": 204_800}, 1024).refusals
+    assert finding.message.startswith("nvidia/MiniMax-M2.7-NVFP4 NVFP4 supports 196,608 tokens of context, not 204,800")
 
 
 def test_m2_7_is_not_for_commercial_use() -> None:

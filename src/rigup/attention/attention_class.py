@@ -49,6 +49,15 @@ class LayerCache:
     page_tokens: int = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A layer's part of one block of vLLM's cache. tokens: of the block. window: as of `LayerCache`."""
+
+    tokens: int
+    bytes: float
+    window: int | None = None
+
+
 class AttentionClass(Frozen):
     """Layers of a model that are equal in what they keep. A subclass has `kind`, a literal with its own default."""
 
@@ -58,6 +67,10 @@ class AttentionClass(Frozen):
     @abstractmethod
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """All that one of the layers keeps of a sequence on one rank; () for nothing."""
+
+    def pages(self, storage: Storage) -> tuple[Page, ...]:
+        """What the class itself says of vLLM's pages; () where they follow from `caches`."""
+        return ()
 
     @abstractmethod
     def parameters(self, hidden: int) -> int:

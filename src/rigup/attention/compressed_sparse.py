@@ -11,12 +11,15 @@ index_source_layer_ids); vLLM 0.33.0 models/deepseek_v41 has records of 528 byte
 
 from typing import Literal
 
-from rigup.attention.attention_class import MODEL_BYTES, AttentionClass, Count, CountOrNone, LayerCache, Storage
+from rigup.attention.attention_class import MODEL_BYTES, AttentionClass, Count, CountOrNone, LayerCache, Page, Storage
 
 _SCALE_BYTES = 4
 _FP8_GROUP = 64
 _INDEX_GROUP = 128
 _FLOAT_BYTES = 4
+# Of vLLM's pages.
+_ALIGNMENT = 576
+_WINDOW_TOKENS, _ENTRY_TOKENS, _STATE_TOKENS = 64, 256, 8
 
 
 class CompressedSparse(AttentionClass):
@@ -73,6 +76,28 @@ class CompressedSparse(AttentionClass):
             state += rows * self.index_dim * _FLOAT_BYTES
         return (*kept, LayerCache(state_bytes=state)) if state else tuple(kept)
 
+    def pages(self, storage: Storage) -> tuple[Page, ...]:
+        """vLLM's, each in whole units of its alignment.
+
+        Source: vLLM 0.33.0 models/deepseek_v4/attention.py (get_kv_cache_spec) and compressor.py: windows in blocks of
+        64 tokens, entries of 256, what the compressor remembers of 4 tokens where entries overlap, else of 8.
+        """
+        entry, overlap = self._entry(storage), 2 if self.index_dim else 1
+        kept = [Page(_WINDOW_TOKENS, _aligned(_WINDOW_TOKENS * entry), self.window)]
+        if not self.ratio:
+            return tuple(kept)
+        entries, spanned = _ENTRY_TOKENS // self.ratio, self.ratio * overlap
+        remembered = _STATE_TOKENS // overlap
+        row = 2 * overlap * _FLOAT_BYTES
+        if not self.shared:
+            kept.append(Page(_ENTRY_TOKENS, _aligned(entries * entry)))
+            kept.append(Page(remembered, _aligned(remembered * row * self.head_dim), spanned))
+        if self.index_dim:
+            key = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
+            kept.append(Page(_ENTRY_TOKENS, _aligned(entries * key)))
+            kept.append(Page(remembered, _aligned(remembered * row * self.index_dim), spanned))
+        return tuple(kept)
+
     def parameters(self, hidden: int) -> int:
         """Queries by way of the low rank, the shared key, the output by groups, compressor and indexer."""
         queries = self.query_rank * (hidden + self.heads * self.head_dim)
@@ -102,3 +127,7 @@ class CompressedSparse(AttentionClass):
         """Heads, the shared key, and how many tokens one entry stands for."""
         entry = f", one entry for {self.ratio} tokens" if self.ratio else ""
         return f"{self.heads} heads, one key of {self.head_dim}, window {self.window:,}{entry}"
+
+
+def _aligned(size: float) -> int:
+    return int(-(-size // _ALIGNMENT)) * _ALIGNMENT

@@ -10,11 +10,13 @@ from itertools import accumulate
 from typing import Protocol
 
 from rigup.attention import Attention
-from rigup.attention.attention_class import LayerCache, Storage
+from rigup.attention.attention_class import LayerCache, Page, Storage
 from rigup.catalogue.model import Model
 
 # What a stage holds whose layers keep nothing: more than any other one.
 ENDLESS = 2**40
+# Tokens of a block of vLLM's sparse kernels: 0.33.0 v1/attention/backends/mla/*sparse*.py.
+_USUAL_TOKENS = 64
 
 
 @lru_cache(maxsize=4096)
@@ -27,6 +29,24 @@ def layer_caches(
         for entry in entries:
             kept |= dict.fromkeys((first + number for number in entry.layers), entry.caches(storage))
     return tuple(kept[number] for number in sorted(kept))
+
+
+@lru_cache(maxsize=4096)
+def layer_pages(model: Model, storage: Storage, drafts: tuple[Attention, ...] = ()) -> tuple[tuple[Page, ...], ...]:
+    """The pages of each layer in vLLM, in the same order."""
+    kept = dict[int, tuple[Page, ...]]()
+    for first, entries in ((0, model.attention), (model.layers, drafts)):
+        for entry in entries:
+            pages = entry.pages(storage) or tuple(_page(cache) for cache in entry.caches(storage))
+            kept |= dict.fromkeys((first + number for number in entry.layers), pages)
+    return tuple(kept[number] for number in sorted(kept))
+
+
+def _page(cache: LayerCache) -> Page:
+    """Of a class that says nothing of vLLM's pages; 0 tokens for a state."""
+    if not cache.token_bytes:
+        return Page(0, cache.state_bytes)
+    return Page(_USUAL_TOKENS, _USUAL_TOKENS * cache.token_bytes, cache.window)
 
 
 @lru_cache(maxsize=4096)

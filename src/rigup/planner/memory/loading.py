@@ -29,16 +29,40 @@ def loads_vision(candidate: Candidate) -> bool:
 
 # The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).
 _TWO_STATES_SINCE = "0.28.0"
+_IN_FLIGHT_SINCE = "0.26.0"
+# Layers that write the state of a prefix in the middle of a step: kind, release, compute capability.
+_WRITING = (("mamba2", "0.32.0", (0, 0)), ("gated_delta", "0.33.0", (9, 0)))
 
 
 def state_blocks(candidate: Candidate) -> int:
-    """Blocks of states that vLLM gives a request of a hybrid model: two where it caches prefixes, one for each draft.
+    """Blocks of states that vLLM gives a request of a hybrid model, and one for each draft.
 
-    Source: vLLM 0.33.0 model_executor/layers/mamba/abstract.py: num_speculative_blocks.
+    Two where it caches prefixes, and a third where the layers write the state of a prefix in the middle of a step.
+    Sources: vLLM 0.33.0 v1/kv_cache_interface.py (MambaSpec.max_memory_usage_bytes), layers/mamba/mamba_mixer2.py and
+    gdn/qwen_gdn_linear_attn.py (num_prefill_checkpoint_blocks: FlashInfer's kernels alone, which run from 9.0 on).
     """
-    cached, draft = not candidate.service.flags.get("--no-enable-prefix-caching"), draft_of(candidate)
+    release, draft = candidate.release, draft_of(candidate)
     drafted = draft.tokens if draft else 0
-    return drafted + (2 if cached and candidate.release.at_least(_TWO_STATES_SINCE) else 1)
+    if candidate.service.flags.get("--no-enable-prefix-caching") or not release.at_least(_TWO_STATES_SINCE):
+        return drafted + 1
+    least = min((gpu.capability for gpu in candidate.gpus), default=(0, 0))
+    kinds = {entry.kind for entry in candidate.model.attention}
+    writes = (release.at_least(since) and least >= capability for kind, since, capability in _WRITING if kind in kinds)
+    return drafted + (3 if any(writes) else 2)
+
+
+def in_flight_tokens(candidate: Candidate) -> int:
+    """Tokens that may be in vLLM's steps which are not yet done: a sliding window keeps them all.
+
+    Source: vLLM's config/vllm.py, max_in_flight_tokens, since 0.26.0: a step for each stage, and one more that is
+    scheduled meanwhile.
+    """
+    batches = 1
+    if candidate.release.at_least(_IN_FLIGHT_SINCE):
+        flags = candidate.service.flags
+        waits = bool(flags.get("--no-async-scheduling")) or flags.get("--async-scheduling") is False
+        batches = candidate.parallel.pipeline + (0 if waits else 1)
+    return batches * candidate.batched_tokens
 
 
 def draft_of(candidate: Candidate) -> Draft | None:

@@ -15,7 +15,14 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.kv_cache import CachePool
-from rigup.planner.memory.loading import draft_attention, draft_of, draft_weights, loads_vision, state_blocks
+from rigup.planner.memory.loading import (
+    draft_attention,
+    draft_of,
+    draft_weights,
+    in_flight_tokens,
+    loads_vision,
+    state_blocks,
+)
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.sglang_caches import sglang_pool
@@ -117,7 +124,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     process = runtime.total
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
-        pool = vllm_pool(model, candidate.storage, candidate.batched_tokens, drafts, state_blocks(candidate))
+        pool = vllm_pool(model, candidate.storage, in_flight_tokens(candidate), drafts, state_blocks(candidate))
     else:
         pool = sglang_pool(candidate, draft_of(candidate), drafts)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from rigup.attention import Attention
-from rigup.attention.attention_class import LayerCache, Storage
+from rigup.attention.attention_class import LayerCache, Page, Storage
 from rigup.catalogue.model import Model
-from rigup.planner.memory.kv_cache import ENDLESS, CachePool, between, layer_caches, layer_token_bytes
+from rigup.planner.memory.kv_cache import ENDLESS, CachePool, between, layer_caches, layer_pages, layer_token_bytes
 
 BLOCK_TOKENS = 16
 # Beyond so much more layers of one kind than of the rarest, groups have as many layers as the rarest.
@@ -31,21 +32,22 @@ _SPLIT_FROM = 1.5
 def vllm_pool(
     model: Model,
     storage: Storage,
-    batched_tokens: int,
+    in_flight: int,
     drafts: tuple[Attention, ...],
     state_blocks: int = 1,
     block_tokens: int = BLOCK_TOKENS,
 ) -> CachePool:
     """The pool of one model on one size of tensor parallelism. drafts: layers that draft tokens.
 
-    state_blocks: those of one request in each group. block_tokens: of the smallest block that the kernels take.
+    in_flight: tokens of one request that may be in steps which are not yet done. state_blocks: those of one request in
+    each group. block_tokens: of the smallest block that the kernels take.
     """
     layers = layer_caches(model, storage, drafts)
     if all(cache.window is None and not cache.state_bytes for kept in layers for cache in kept):
         return TokenPool(layer_token_bytes(model, storage, drafts), block_tokens)
     if any(cache.tokens_per_entry > 1 for kept in layers for cache in kept):
-        return PackedPool(layers, batched_tokens)
-    return BlockPool.of(layers, batched_tokens, state_blocks, block_tokens)
+        return BlockPool.packed(layer_pages(model, storage, drafts), in_flight)
+    return BlockPool.of(layers, in_flight, state_blocks, block_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +78,40 @@ class TokenPool:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that share a block table. numbers: the layers, ascending. block: tokens of a block, 0 for a state.
+    """Layers that share a block table. numbers: the layers of its pages, ascending. sums: bytes of pages before each.
 
-    window: of sliding layers, else None.
+    block: tokens of a block, 0 for a state. window: of sliding layers, else None.
     """
 
     numbers: tuple[int, ...]
+    sums: tuple[float, ...]
     block: int
     window: int | None
+
+    @classmethod
+    def of(cls, pages: Iterable[tuple[int, float]], block: int, window: int | None) -> Group:
+        """pages: the number of a layer and the bytes of one of its pages."""
+        ordered = sorted(pages)
+        sums = (0.0, *accumulate(size for _, size in ordered))
+        return cls(tuple(number for number, _ in ordered), sums, block, window)
+
+    def bytes(self, first: int, end: int) -> float:
+        """A page of each of its layers from `first` on and before `end`."""
+        return self.sums[bisect_left(self.numbers, end)] - self.sums[bisect_left(self.numbers, first)]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockPool:
-    """Layers keep different things. page: bytes of each layer's part of a block. layers: how many there are."""
+    """Layers keep different things: a block holds the pages of any one group. layers: how many there are."""
 
-    page: float
     groups: tuple[Group, ...]
     layers: int
-    batched_tokens: int
+    in_flight: int
     state_blocks: int
 
     @classmethod
     def of(
-        cls, layers: Sequence[tuple[LayerCache, ...]], batched_tokens: int, state_blocks: int, block_tokens: int
+        cls, layers: Sequence[tuple[LayerCache, ...]], in_flight: int, state_blocks: int, block_tokens: int
     ) -> BlockPool:
         """Pages made equal, and groups of equally many layers."""
         kinds: dict[LayerCache, list[int]] = {}
@@ -111,8 +124,32 @@ class BlockPool:
         for cache, numbers in kinds.items():
             count = -(-len(numbers) // size)
             block = _block(cache, page, block_tokens)
-            groups += [Group(tuple(numbers[place::count]), block, cache.window) for place in range(count)]
-        return cls(page, tuple(groups), len(layers), batched_tokens, state_blocks)
+            for place in range(count):
+                pages = ((number, page) for number in numbers[place::count])
+                groups.append(Group.of(pages, block, cache.window))
+        return cls(tuple(groups), len(layers), in_flight, state_blocks)
+
+    @classmethod
+    def packed(cls, layers: Sequence[tuple[Page, ...]], in_flight: int) -> BlockPool:
+        """Pages of different sizes side by side in a block; groups of as many layers as fill it best.
+
+        Source: vLLM 0.33.0 v1/core/kv_cache_planning.py, _get_packed_kv_cache_groups: layers with equal blocks and
+        windows are of one kind; a kind is cut into groups where each of its sizes has equally many layers.
+        """
+        kinds: dict[tuple[int, int | None], dict[float, list[int]]] = {}
+        for number, pages in enumerate(layers):
+            for page in pages:
+                kinds.setdefault((page.tokens, page.window), {}).setdefault(page.bytes, []).append(number)
+        alike = [sizes for sizes in kinds.values() if len({len(numbers) for numbers in sizes.values()}) == 1]
+        whole = max((_most_layers(sizes) for sizes in alike if len(sizes) > 1), default=0)
+        size = _least_padding([_most_layers(sizes) for sizes in alike], whole) if whole else 0
+        groups = list[Group]()
+        for (block, window), sizes in kinds.items():
+            count = -(-_most_layers(sizes) // size) if size and sizes in alike else 1
+            for place in range(count):
+                pages_of = ((number, each) for each, numbers in sizes.items() for number in numbers[place::count])
+                groups.append(Group.of(pages_of, block, window))
+        return cls(tuple(groups), len(layers), in_flight, 1)
 
     @property
     def has_states(self) -> bool:
@@ -121,17 +158,15 @@ class BlockPool:
 
     def blocks(self, room: float, first: int, end: int) -> int:
         """Blocks that a stage has in that room."""
-        each = self._block_bytes(first, end)
+        each = self.block_bytes(first, end)
         return int(room // each) if each else ENDLESS
 
-    def _block_bytes(self, first: int, end: int) -> float:
-        """A page of each layer of the group that has most of them on the stage."""
-        return self.page * max(
-            bisect_left(group.numbers, end) - bisect_left(group.numbers, first) for group in self.groups
-        )
+    def block_bytes(self, first: int, end: int) -> float:
+        """The pages of the group that takes most on the stage."""
+        return max(group.bytes(first, end) for group in self.groups)
 
     def request_blocks(self, context: int) -> int:
-        """Blocks of each group: of all tokens, of the window and a step, or of states."""
+        """Blocks of each group: of all tokens, of the window and the steps in flight, or of states."""
         return sum(self._group_blocks(group, context) for group in self.groups)
 
     def _group_blocks(self, group: Group, context: int) -> int:
@@ -139,7 +174,7 @@ class BlockPool:
             return self.state_blocks
         if group.window is None:
             return -(-context // group.block)
-        return -(-min(group.window - 1 + self.batched_tokens, context) // group.block) + 1
+        return -(-min(group.window - 1 + self.in_flight, context) // group.block) + 1
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """As many requests as the blocks hold."""
@@ -147,52 +182,25 @@ class BlockPool:
 
     def needed_bytes(self, context: int, first: int, end: int) -> float:
         """The blocks of one request."""
-        return self.request_blocks(context) * self._block_bytes(first, end)
+        return self.request_blocks(context) * self.block_bytes(first, end)
 
     def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
         """Whole blocks."""
-        return -(-tokens * self.request_blocks(context) // context) * self._block_bytes(first, end)
+        return -(-tokens * self.request_blocks(context) // context) * self.block_bytes(first, end)
 
     def layer_bytes(self, context: int) -> tuple[float, ...]:
         """Layers taken as equal: a run of them has its part of every group."""
         return (self.needed_bytes(context, 0, self.layers) / self.layers,) * self.layers
 
 
-@dataclass(frozen=True, slots=True)
-class PackedPool:
-    """Layers whose entries stand for several tokens: pages of different sizes side by side in a block.
+def _most_layers(sizes: dict[float, list[int]]) -> int:
+    """Of one size of page."""
+    return max(len(numbers) for numbers in sizes.values())
 
-    Source: vLLM 0.33.0 v1/core/kv_cache_planning.py, _get_packed_kv_cache_groups. What stays unused of a block is not
-    counted; no measured row tells.
-    """
 
-    layers: tuple[tuple[LayerCache, ...], ...]
-    batched_tokens: int
-
-    def tokens(self, room: float, first: int, end: int, context: int) -> int:
-        """As many requests as there is room for."""
-        needed = self.needed_bytes(context, first, end)
-        return int(room * context // needed) if needed else ENDLESS
-
-    def needed_bytes(self, context: int, first: int, end: int) -> float:
-        """What the stage's layers keep of one request."""
-        return between(self.layer_bytes(context), first, end)
-
-    def used_bytes(self, tokens: int, room: float, first: int, end: int, context: int) -> float:
-        """As many requests as these tokens are."""
-        return tokens / context * self.needed_bytes(context, first, end)
-
-    def layer_bytes(self, context: int) -> tuple[float, ...]:
-        """Entries of all tokens, those of the window and a step, and states."""
-        return tuple(
-            sum(
-                cache.state_bytes
-                + cache.token_bytes
-                * (context if cache.window is None else min(cache.window + self.batched_tokens, context))
-                for cache in kept
-            )
-            for kept in self.layers
-        )
+def _least_padding(counts: Sequence[int], least: int) -> int:
+    """The number of layers of a group, from `least` on, that leaves the fewest places empty; the largest of equals."""
+    return min(range(least, max(counts) + 1), key=lambda size: (sum(-count % size for count in counts), -size))
 
 
 def _page(kinds: dict[LayerCache, list[int]], block_tokens: int) -> float:

@@ -12,7 +12,7 @@ from rigup.catalogue.runtimes import runtimes
 from rigup.catalogue.versions import Ranged
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.llama_cpp_caches import layer_cells
-from rigup.planner.memory.loading import draft_of, state_blocks
+from rigup.planner.memory.loading import draft_of, in_flight_tokens, state_blocks
 from rigup.planner.memory.sglang_caches import StatePool, sglang_pool
 from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import capacities
@@ -77,13 +77,13 @@ def bytes_per_token(row: Row) -> float:
             return sum(pool.layers)
         return sum(pool.layer_bytes(1))
     blocks = vllm_pool(
-        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+        planned.model, planned.storage, in_flight_tokens(planned), draft_layers(planned), state_blocks(planned)
     )
     if isinstance(blocks, BlockPool):
         if planned.release.at_least("0.21.0"):
             return blocks.needed_bytes(planned.context, *layers_held(row)) / planned.context
         least = min(group.block for group in blocks.groups if group.block)
-        return len(blocks.groups) * max(len(group.numbers) for group in blocks.groups) * blocks.page / least
+        return len(blocks.groups) * blocks.block_bytes(*layers_held(row)) / least
     return sum(blocks.layer_bytes(1))
 
 
@@ -104,7 +104,7 @@ def test_tokens_that_the_measured_cache_holds(name: str) -> None:
     planned = candidate(row)
     room = (row.kv_gib or 0) * GIB
     pool = vllm_pool(
-        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+        planned.model, planned.storage, in_flight_tokens(planned), draft_layers(planned), state_blocks(planned)
     )
     if planned.engine.name == "sglang":
         tokens = room / bytes_per_token(row)
@@ -122,7 +122,7 @@ def test_requests_that_the_measured_cache_holds(name: str) -> None:
     row = ROWS[name]
     planned = candidate(row)
     pool = vllm_pool(
-        planned.model, planned.storage, planned.batched_tokens, draft_layers(planned), state_blocks(planned)
+        planned.model, planned.storage, in_flight_tokens(planned), draft_layers(planned), state_blocks(planned)
     )
     requests = (row.kv_gib or 0) * GIB / pool.needed_bytes(planned.context, *layers_held(row))
     off = requests / (row.measured("max_concurrency") or 0) - 1

@@ -7,6 +7,7 @@ import pytest
 from rigup.attention.attention_class import Storage
 from rigup.planner.memory.vllm_caches import BlockPool, TokenPool, vllm_pool
 from tests.measured.rows import models
+from tests.unit.planner.asking import catalogue
 
 
 def pool(name: str, tensor: int = 1, states: int = 1) -> BlockPool:
@@ -58,3 +59,13 @@ def test_layers_that_keep_every_token_share_blocks_of_16() -> None:
     assert isinstance(found, TokenPool)
     assert found.tokens(78_324 * 100.5, 0, 61, 8192) == 96
     assert found.needed_bytes(1000, 0, 61) == 78_324_000
+
+
+def test_pages_of_different_sizes_lie_side_by_side_in_a_block() -> None:
+    """DeepSeek V4 Flash as vLLM 0.33.0's own code lays it out: two groups of windows, one of entries, two of states."""
+    model = catalogue().models_by_name["DeepSeek-V4-Flash-0731"]
+    found = vllm_pool(model, Storage("vllm", "bf16", 4), 2 * 8192, ())
+    assert isinstance(found, BlockPool)
+    assert found.block_bytes(0, 43) == 1_002_240
+    assert sorted(len(group.numbers) for group in found.groups) == [20, 21, 22, 42, 62]
+    assert found.request_blocks(1_048_576) == 259 + 259 + 4096 + 4099 + 2065

@@ -95,6 +95,15 @@ class AttentionClass(Frozen):
         """Whether what a step takes beside the cache is known in llama.cpp for steps of any size."""
         return True
 
+    @property
+    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
+        """Since which release of vLLM, and on cards from which compute capability on, it writes states of prefixes."""
+        return None
+
+    def position_table(self, context: int) -> tuple[str, int]:
+        """vLLM's table of sines and cosines: a name that layers with the same one share, and its bytes; 0 if few."""
+        return "", 0
+
     def divides(self, tensor: int) -> bool:
         """Whether each of `tensor` ranks gets whole ones of all that is cut."""
         return all(count % tensor == 0 for count in self.cut.values())

@@ -27,6 +27,11 @@ class GatedDelta(Recurrent):
         """Queries, keys and values."""
         return (2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim) // tensor
 
+    @property
+    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
+        """Source: gdn/qwen_gdn_linear_attn.py: FlashInfer's kernels alone."""
+        return "0.33.0", (9, 0)
+
     def parameters(self, hidden: int) -> int:
         """Queries, keys, values, the output gate, two gates a head, the convolution and the output."""
         keys, values = self.key_heads * self.key_dim, self.value_heads * self.value_dim

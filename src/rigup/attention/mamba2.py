@@ -26,6 +26,11 @@ class Mamba2(Recurrent):
         """The heads' inputs, and two vectors of the state's width for each group."""
         return self.heads * self.head_dim // tensor + 2 * heads_on_rank(self.groups, tensor) * self.state
 
+    @property
+    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
+        """Source: layers/mamba/mamba_mixer2.py, get_kv_cache_spec."""
+        return "0.32.0", (0, 0)
+
     def parameters(self, hidden: int) -> int:
         """Projections in (gate, inputs, two vectors a group, a step a head) and out, and the convolution."""
         inner, shared = self.heads * self.head_dim, 2 * self.groups * self.state

@@ -30,25 +30,21 @@ def loads_vision(candidate: Candidate) -> bool:
 # The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).
 _TWO_STATES_SINCE = "0.28.0"
 _IN_FLIGHT_SINCE = "0.26.0"
-# Layers that write the state of a prefix in the middle of a step: kind, release, compute capability.
-_WRITING = (("mamba2", "0.32.0", (0, 0)), ("gated_delta", "0.33.0", (9, 0)))
 
 
 def state_blocks(candidate: Candidate) -> int:
     """Blocks of states that vLLM gives a request of a hybrid model, and one for each draft.
 
-    Two where it caches prefixes, and a third where the layers write the state of a prefix in the middle of a step.
-    Sources: vLLM 0.33.0 v1/kv_cache_interface.py (MambaSpec.max_memory_usage_bytes), layers/mamba/mamba_mixer2.py and
-    gdn/qwen_gdn_linear_attn.py (num_prefill_checkpoint_blocks: FlashInfer's kernels alone, which run from 9.0 on).
+    Two where it caches prefixes, and a third where layers write the state of a prefix in the middle of a step.
+    Source: vLLM 0.33.0 v1/kv_cache_interface.py: max_memory_usage_bytes of states.
     """
     release, draft = candidate.release, draft_of(candidate)
     drafted = draft.tokens if draft else 0
     if candidate.service.flags.get("--no-enable-prefix-caching") or not release.at_least(_TWO_STATES_SINCE):
         return drafted + 1
     least = min((gpu.capability for gpu in candidate.gpus), default=(0, 0))
-    kinds = {entry.kind for entry in candidate.model.attention}
-    writes = (release.at_least(since) and least >= capability for kind, since, capability in _WRITING if kind in kinds)
-    return drafted + (3 if any(writes) else 2)
+    writing = [entry.writes_prefixes for entry in candidate.model.attention if entry.writes_prefixes]
+    return drafted + (3 if any(release.at_least(since) and least >= first for since, first in writing) else 2)
 
 
 def in_flight_tokens(candidate: Candidate) -> int:

@@ -321,6 +321,8 @@ class Plan(Frozen):
     peer_ports: ports that must be reachable before anything starts. peer_traffic: the engine opens further ports
     between them.
     numa: how its processes are bound to the NUMA nodes of their cards on a host that has several; None for not at all.
+    kernels: what the engine takes for each part of a step, as its own code said (rigup.catalogue.kernels); {} where
+    it was not asked.
     swap: of a service in a swap group; its command is the group's. members: of the plan of a whole swap group, which is
     that of its first service otherwise, the plan of each; () for any other.
     """
@@ -365,6 +367,7 @@ class Plan(Frozen):
     traded: tuple[str, ...] = ()
     speculative: str = ""
     numa: NumaBinding | None = None
+    kernels: dict[str, tuple[str, ...]] = {}
     swap: Swap | None = None
     members: tuple["Plan", ...] = ()
 

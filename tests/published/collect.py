@@ -27,13 +27,12 @@ CONFIGS, SHAPES = HERE / "configs.json", HERE / "shapes.json"
 CLASS_DEFAULTS = HERE.parents[1] / "src/rigup/catalogue/data/class_defaults.json"
 LONGEST_PATTERN = 12
 NUMBER = re.compile(r"(?<=[._])\d+(?=[.*]|$)")
-# What no reader asks for: most of it is about training, generation and text.
+# What neither rigup nor an engine's own code asks for: training and generation.
 DROPPED = re.compile(
-    r".*(token|dropout|initializer|_act$|_activation|label|rope|rotary|eps$|beam|length_penalty|auto_map|sampl|temperature"
-    r"|use_cache|transformers_version|rms_norm|swiglu|softcap|multiplier|mamba_hidden|time_step|chunk_size_feed"
-    r"|output_(hidden|attentions)|pruned_heads|torchscript|problem_type|_name_or_path|scoring_func|topk_method|routed_scaling"
-    r"|bad_words|diversity|do_sample|early_stop|typical|prefix|finetuning|return_dict|remove_invalid|ngram|tie_encoder"
-    r"|is_decoder|is_encoder|repetition|min_length|max_length|id2|_id$|norm_topk|bias$).*"
+    r".*(dropout|initializer|label|auto_map|transformers_version|pruned_heads|torchscript|problem_type|_name_or_path"
+    r"|bad_words|diversity|do_sample|early_stop|typical|finetuning|return_dict|repetition|min_length|max_length|ngram|id2"
+    r"|use_cache|output_(hidden|attentions)|beam|length_penalty|temperature|top_[kp]$|forced_|sep_token_id|decoder_start"
+    r"|cross_attention|is_(en|de)coder|tie_encoder|use_bfloat16|prefix$|exponential_decay|encoder_no).*"
 )
 CLASSES = {"step3p7": "Step3p7ForConditionalGeneration", "deepseek_v3": "DeepseekV3ForCausalLM"}
 # Keys of shapes: kept where they are null, and read from the fields of transformers' classes.
@@ -49,7 +48,6 @@ _SHAPES = (
     "enable_moe_block"
 )
 SHAPE_KEYS = frozenset(_SHAPES.split())
-KEPT = ("num_experts_per_token", "num_experts_per_tok", "qk_rope_head_dim", "no_rope_layer_interval", "no_rope_layers")
 
 
 def folded(names: list[str]) -> list[str]:
@@ -83,7 +81,7 @@ def kept(value: Any) -> Any:
         return {
             key: kept(part)
             for key, part in value.items()
-            if (key in KEPT or not DROPPED.fullmatch(key)) and (part is not None or key in SHAPE_KEYS)
+            if not DROPPED.fullmatch(key) and (part is not None or key in SHAPE_KEYS)
         }
     if isinstance(value, list) and len(value) > 20 and all(isinstance(part, str) for part in value):
         return {"names": folded(value)} if "." in value[0] + value[-1] else value

@@ -15,6 +15,7 @@ from rigup.node import Node
 from rigup.plan import Finding, MoeFolder, Plan
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.decision import Decision, Refusal
+from rigup.planner.kernels import planned_kernels
 from rigup.planner.multinode.ports import peer_ports
 from rigup.planner.rules.options import PACKAGE
 from rigup.planner.rules.rule import engine_name
@@ -107,6 +108,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         start_timeout_s=words.start_timeout_s,
         moe_folder=outcome.moe_folder,
         numa=numa_binding(candidate),
+        kernels=dict(planned_kernels(candidate)),
         nodes=tuple(Node(host=host) for host in hosts) if several else (),
         rank=rank,
         peer_ports=peer_ports(engine, candidate.service, candidate.hosts) if several else (),

@@ -11,6 +11,7 @@ from rigup.catalogue.quality import quality_of
 from rigup.plan import DriverPlan, Evidence
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.choice import reach
+from rigup.planner.kernels import planned_kernels, source_of
 from rigup.planner.memory.kv_cache import token_bytes
 from rigup.planner.memory.loading import built_in_bytes, draft_attention, draft_of
 from rigup.planner.memory.weights import active_bytes
@@ -107,6 +108,8 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
     abilities, architecture = candidate.release.abilities, candidate.architecture
     if architecture and abilities.has("architectures", architecture):
         yield name, "architecture", architecture, abilities.source("architectures", architecture)
+    for part, names in planned_kernels(candidate).items():
+        yield name, f"{part} kernels", ", ".join(names), source_of(candidate)
     kind = f"KV cache {candidate.kv_cache_type}"
     yield kind, "size per token", f"{per_token:,.0f} bytes", "docs/memory.md: what each layer keeps of it"
     # With the margin, as if rigup chose the context; a context that the user chose may leave less.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
+from rigup.catalogue.kernels import Kernels
 from rigup.facts import engine_kernels, engine_memory
 from rigup.operations.service import moe_configs
 from rigup.operations.service.start_log import lines_of_start
@@ -35,6 +37,14 @@ def tuned_kernels(plan: Plan, lines: list[str] | None) -> str | None:
 def runs_without_ours(plan: Plan, kernels: str | None) -> bool:
     """Whether a service has tuned kernels and its log says that it found none."""
     return plan.moe_folder is not None and kernels is not None and moe_configs.DEFAULT in kernels
+
+
+def unplanned(plan: Plan, chosen: Kernels) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The kernels that a start took, by part, where the plan names others and none of these."""
+    for part, planned in plan.kernels.items():
+        taken = chosen.get(part, ())
+        if taken and not set(taken) & set(planned):
+            yield part, taken
 
 
 def counted_on(plan: Plan) -> bool:

@@ -103,6 +103,7 @@ KEYS = [
         "environment",
         "swap",
         "moe_config",
+        "kernels",
     ),
     *("quality", "traded", "speculative", "warnings", "refusals", "alternatives", "nodes", "rank"),
 ]

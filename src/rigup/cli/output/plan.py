@@ -13,6 +13,7 @@ from rigup.cli.output.gateways import show_gateways
 from rigup.cli.output.memory_bars import bars
 from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Alternative, GpuMemory, Plan, Swap
+from rigup.planner.kernels import kernels_text
 from rigup.planner.multinode.nodes import NodeCommand, named
 from rigup.units import bytes_text, seconds_text
 
@@ -104,6 +105,8 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
     _show_line(console, "context", context_text(plan))
     if plan.decode_tokens_per_second is not None:
         _show_line(console, "estimate", speed_text(plan))
+    if plan.kernels:
+        _show_line(console, "kernels", kernels_text(plan.kernels))
     if plan.quality:
         _show_line(console, "quality", plan.quality)
     for sentence in plan.traded:

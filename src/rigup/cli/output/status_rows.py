@@ -12,7 +12,7 @@ from rigup.facts.probe import Probe, ProbedGpu, UnitState
 from rigup.plan import Plan
 from rigup.preflight.driver import managed_driver
 from rigup.run.drift import Drift, driver_differences
-from rigup.run.kernel_status import counted_on, runs_without_ours, tuned_kernels
+from rigup.run.kernel_status import counted_on, runs_without_ours, tuned_kernels, unplanned
 from rigup.run.result import NO_ANSWER, HostResult
 
 SYSTEMD_TIME = "%a %Y-%m-%d %H:%M:%S UTC"
@@ -82,12 +82,13 @@ def with_restarts(text: str, row: dict[str, Any]) -> str:
 
 
 def with_kernels(found: dict[str, Any], plan: Plan, logged: list[str] | None) -> dict[str, Any]:
-    """Adds the kernels that a start logged. Those are drift that the plan counts on and the host lacks.
+    """Adds the kernels that a start logged. Those are drift that the plan counts on and the host lacks or did not take.
 
     logged: the lines of the start; None if they could not be read.
     """
     tuned, kernels = tuned_kernels(plan, logged), read_kernels(logged or ())
     lacking = [f"{WITHOUT}{what}" for what in kernels.left_out if counted_on(plan)]
+    lacking += [f"{part} kernels {', '.join(taken)}" for part, taken in unplanned(plan, kernels.chosen)]
     if runs_without_ours(plan, tuned):
         lacking.append("moe config")
     drift = ", ".join(part for part in (found["drift"], *lacking) if part != "none") or "none"

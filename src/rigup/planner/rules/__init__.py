@@ -34,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     engine.quick_build,
     engine.kv_cache_type,
     engine.sparse_cache_type,
+    engine.attention_kernels,
     abilities.parser,
     engine.llama_split_tensor,
     notes.context_limit,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rigup.catalogue.engine_facts import KnownBad
 from rigup.planner.abilities import parsers_of
 from rigup.planner.candidate import Candidate
+from rigup.planner.kernels import unable
 from rigup.planner.rules.rule import Complaint, engine_name, refuses, warns
 
 
@@ -71,6 +72,16 @@ def sparse_cache_type(candidate: Candidate) -> Iterator[Complaint]:
             f"{engine_name(candidate)} has no kernels for a {candidate.kv_cache_type} cache of "
             f"{candidate.model.name}'s sparse attention on compute capability 12",
             "set kv_cache_type to fp8",
+        )
+
+
+@refuses("attention-kernels", "docs/judges.md: the engine's own code, asked without a card")
+def attention_kernels(candidate: Candidate) -> Iterator[Complaint]:
+    """An engine may have no attention for a model on some cards."""
+    if why := unable(candidate):
+        yield (
+            f"{engine_name(candidate)} has no attention for {candidate.model.name} on these GPUs: {why}",
+            "use other GPUs, another engine, or a GGUF checkpoint",
         )
 
 

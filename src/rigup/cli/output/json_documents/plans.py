@@ -92,6 +92,7 @@ class PlanOfService(Shown):
     environment: dict[str, str] | None
     swap: Swap | None
     moe_config: KernelConfig | None
+    kernels: dict[str, list[str]] | None
     quality: str | None
     traded: list[str] | None
     speculative: str | None

@@ -1,0 +1,147 @@
+"""Asks an engine about every plan of the matrix, and keeps what it says.
+
+    python -m tests.oracle.ask ENVIRONMENT [--engine vllm] [--minutes 60] [--jobs 2] [--only WORDS]
+
+ENVIRONMENT: a folder that has the engine's CUDA wheel, as `rigup` installs it. It asks what was never asked or whose
+plan changed since, and ends after so many minutes; the next run goes on. The answers are in answers/, a line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from rigup.catalogue.kernels import KernelKey
+from rigup.facts.engine_kernels import WORDS, read_kernels
+from rigup.service import EngineName
+from tests.oracle.matrix import Pair, pairs
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ANSWERS = HERE / "answers"
+JUDGE = HERE / "judge"
+# Pairs that one process answers: it takes half a minute to load, and a case of SGLang half a second.
+GROUP: dict[EngineName, int] = {"vllm": 8, "sglang": 100}
+RELEASES: dict[EngineName, str] = {"vllm": "0.33.0", "sglang": "0.5.23"}
+
+
+def judge_digest(engine: str) -> str:
+    """Of the programs that ask."""
+    content = b"".join((JUDGE / name).read_bytes() for name in ("simulated_gpus.py", "cases.py", f"{engine}.py"))
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def read_answers(path: Path) -> dict[str, dict[str, Any]]:
+    """By the pair's name."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {row["id"]: row for row in map(json.loads, lines)}
+
+
+def write_answers(path: Path, answers: dict[str, dict[str, Any]]) -> None:
+    """A line each, in the order of their names."""
+    path.parent.mkdir(exist_ok=True)
+    rows = [json.dumps(answers[name], sort_keys=True) for name in sorted(answers)]
+    path.write_text("".join(f"{row}\n" for row in rows))
+
+
+def groups(wanted: Iterable[Pair], size: int) -> list[list[Pair]]:
+    """Those that one process can answer: of the same cards and environment."""
+    by_process = defaultdict(list)
+    for pair in wanted:
+        asked = pair.question
+        by_process[json.dumps([asked["gpu"], asked["gpus"], asked["environment"]])].append(pair)
+    return [same[at : at + size] for same in by_process.values() for at in range(0, len(same), size)]
+
+
+def settled_lines(row: dict[str, Any]) -> list[str]:
+    """What SGLang logs of its resolved arguments, which the judge tells instead."""
+    return [f"{name!r}: {value!r}" for name, value in row.get("settled", {}).items()]
+
+
+def in_order(wanted: list[Pair], seen: Counter[KernelKey]) -> list[Pair]:
+    """First one of each kind of question that was not asked, then the second, ... seen: how many were, by kind."""
+    random.Random(len(wanted)).shuffle(wanted)
+    ranks = {}
+    for pair in wanted:
+        ranks[pair.name] = seen[pair.key]
+        seen[pair.key] += 1
+    return sorted(wanted, key=lambda pair: ranks[pair.name])
+
+
+def main() -> int:
+    """Asks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("environment", type=Path)
+    parser.add_argument("--engine", default="vllm", choices=list(RELEASES))
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="pairs whose name contains this")
+    parser.add_argument("--again", action="store_true", help="also those that were answered")
+    args = parser.parse_args()
+    path, judge = ANSWERS / f"{args.engine}-{RELEASES[args.engine]}.jsonl", judge_digest(args.engine)
+    answers, until, writing = read_answers(path), time.monotonic() + 60 * args.minutes, Lock()
+    every = {pair.name: pair for pair in pairs(args.engine)}
+    answers = {name: row for name, row in answers.items() if name in every}
+    wanted = [
+        pair
+        for name, pair in every.items()
+        if args.only in name
+        and (args.again or answers.get(name, {}).get("asked") != pair.digest or answers[name]["judge"] != judge)
+    ]
+    print(f"{len(every)} pairs, {len(wanted)} to ask", flush=True)
+    wanted = in_order(wanted, Counter(every[name].key for name in answers))
+
+    def ask(group: list[Pair]) -> None:
+        cases = group
+        if time.monotonic() > until:
+            return
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+        with subprocess.Popen(
+            [args.environment / "bin/python", "-m", f"tests.oracle.judge.{args.engine}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            cwd=ROOT,
+            env=environment,
+        ) as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write("".join(json.dumps({**pair.case(), "words": WORDS}) + "\n" for pair in cases))
+            process.stdin.close()
+            for pair, line in zip(cases, process.stdout, strict=False):
+                row = json.loads(line)
+                assert row["id"] == pair.name, row
+                row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row)]))
+                with writing:
+                    answers[pair.name] = {**row, "asked": pair.digest, "judge": judge}
+                    write_answers(path, answers)
+                stopped = row.get("stopped", {}).get("message", "").splitlines()[:1]
+                print(
+                    f"{row.get('seconds', 0):5.0f} s {row['reached']:14} {pair.name} {' '.join(stopped)[:150]}",
+                    flush=True,
+                )
+                if time.monotonic() > until:
+                    process.kill()
+                    return
+
+    with ThreadPoolExecutor(args.jobs) as pool:
+        list(pool.map(ask, groups(wanted, GROUP[args.engine])))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Writes the tables of kernels from what engines answered:  python -m tests.oracle.tables"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from typing import Any, NamedTuple
+
+from rigup.catalogue.kernels import FOLDER, KernelKey
+from rigup.service import EngineName
+from tests.oracle.ask import ANSWERS, RELEASES, read_answers
+from tests.oracle.matrix import pairs
+
+NO_ATTENTION = "No valid attention backend found"
+# How far an answer must have come to name all kernels.
+BUILT: dict[EngineName, tuple[str, ...]] = {
+    "vllm": ("weights", "cache", "graphs", "ready"),
+    "sglang": ("configuration",),
+}
+PARTS = ("attention", "linear", "experts", "sampling")
+
+
+def kernels_said(row: dict[str, Any]) -> dict[str, list[str]]:
+    """The kernels by part, in the order in which the engine named them; attention as layers have it, most first."""
+    layers = Counter[str]()
+    for stage in row.get("stages", ()):
+        layers.update(stage["attention"])
+    said = {**row["kernels"]["chosen"], **({"attention": [name for name, _ in layers.most_common()]} if layers else {})}
+    return {part: list(said[part]) for part in PARTS if said.get(part)}
+
+
+def unable(row: dict[str, Any]) -> str:
+    """Why the engine has no attention for the model on the cards; "" where it has."""
+    doubts = [doubt for stage in row.get("stages", ()) for doubt in stage["doubts"]]
+    refused = row.get("stopped", {}).get("message", "")
+    return doubts[0] if doubts else NO_ATTENTION if NO_ATTENTION in refused else ""
+
+
+class Table(NamedTuple):
+    """Of one engine. unlike: pairs that say otherwise than one of the same kind, which are left out."""
+
+    kernels: dict[str, Any]
+    unable: dict[str, dict[str, str]]
+    unlike: list[str]
+
+
+def table(engine: EngineName) -> Table:
+    """What the answers say, also those to earlier plans, which differed in sizes: kernels do not depend on them."""
+    answers = read_answers(ANSWERS / f"{engine}-{RELEASES[engine]}.jsonl")
+    said: dict[KernelKey, dict[str, list[str]]] = {}
+    unlike, cannot = list[str](), dict[str, dict[str, str]]()
+    for pair in pairs(engine):
+        row = answers.get(pair.name)
+        if row is None:
+            continue
+        if why := unable(row):
+            cannot.setdefault(pair.kind, {})[pair.capability] = why
+        if why or row["reached"] not in BUILT[engine] or not kernels_said(row):
+            continue
+        if said.setdefault(pair.key, kernels_said(row)) != kernels_said(row):
+            unlike.append(f"{pair.name}: {kernels_said(row)}, elsewhere {said[pair.key]}")
+    found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
+    for key, kernels in sorted(said.items()):
+        found[key.kind][key.scheme][key.cache_type][key.capability] = kernels
+    return Table(found, cannot, unlike)
+
+
+def main() -> None:
+    """Writes every engine's."""
+    for engine, version in RELEASES.items():
+        kernels, cannot, unlike = table(engine)
+        lines = []
+        for kind, schemes in kernels.items():
+            rows = ",\n".join(f"  {json.dumps(scheme)}: {json.dumps(caches)}" for scheme, caches in schemes.items())
+            lines.append(f"{json.dumps(kind)}: {{\n{rows}\n}}")
+        text = ",\n".join(lines)
+        FOLDER.mkdir(exist_ok=True)
+        head = f'"version": "{version}", "unable": {json.dumps(cannot)}'
+        (FOLDER / f"{engine}.json").write_text(f'{{{head}, "kernels": {{\n{text}\n}}}}\n')
+        print(f"{engine} {version}: {len(kernels)} kinds of models", *unlike, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

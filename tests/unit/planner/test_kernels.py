@@ -1,0 +1,80 @@
+"""What a plan says of kernels, from tables that the engines' own code filled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rigup.catalogue.kernels import FOLDER, kernel_table
+from rigup.plan import Plan
+from rigup.planner.kernels import kernels_text
+from rigup.run.kernel_status import unplanned
+from tests.unit.planner.asking import decided
+
+PRO_6000 = "4x RTX PRO 6000 Blackwell Server Edition"
+M2_5: dict[str, Any] = {"model": "MiniMax-M2.5", "quant": "FP8", "engine": "vllm"}
+
+
+def planned(**changes: Any) -> Plan:
+    plan = decided(PRO_6000, M2_5 | changes, 512)
+    assert plan.verdict == "ok", plan.refusals
+    return plan
+
+
+def test_a_plan_names_the_kernels_and_who_says_so() -> None:
+    plan = planned()
+    assert plan.kernels["attention"] == ("FLASH_ATTN",)
+    assert plan.kernels["experts"] == ("DEEPGEMM",)
+    assert kernels_text(plan.kernels).startswith("attention FLASH_ATTN, linear ")
+    (figure,) = [row for row in plan.figures if row.figure == "attention kernels"]
+    assert (figure.value, figure.source) == ("FLASH_ATTN", "docs/judges.md: the code of vLLM 0.33.0 without a card")
+
+
+def test_another_release_takes_the_same_table_and_says_so() -> None:
+    (figure,) = [row for row in planned(version="0.32.0").figures if row.figure == "attention kernels"]
+    assert figure.source.endswith("; 0.32.0 was not asked")
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ({"--moe-backend": "triton"}, {"attention", "linear"}),
+        ({"--attention-backend": "FLASHINFER"}, {"linear", "experts"}),
+    ],
+)
+def test_nothing_is_said_of_what_the_users_flags_choose(flags: dict[str, str], parts: set[str]) -> None:
+    assert set(planned(flags=flags).kernels) == parts
+
+
+def test_cards_of_two_kinds_have_no_row() -> None:
+    plan = decided(["RTX 3090", "RTX 5090"], {"model": "gpt-oss-20b", "engine": "vllm", "tensor_parallel": 2}, 64)
+    assert plan.verdict == "ok"
+    assert plan.kernels == {}
+
+
+def test_a_start_that_took_other_kernels_is_told() -> None:
+    plan = planned()
+    assert dict(unplanned(plan, plan.kernels)) == {}
+    assert dict(unplanned(plan, {"attention": ("FLASHINFER",)})) == {"attention": ("FLASHINFER",)}
+    assert dict(unplanned(plan, {"sampling": ("anything",)})) == {}
+
+
+def test_what_has_no_attention_on_a_card_is_refused_for_the_release_that_was_asked() -> None:
+    asked = {"checkpoint": "deepseek-ai/DeepSeek-V4-Flash-0731", "model": "DeepSeek-V4-Flash-0731", "engine": "vllm"}
+    (finding,) = decided("8x A100-SXM4-80GB", asked, 1024).refusals
+    assert finding.rule == "attention-kernels"
+    assert finding.message.endswith("FLASHMLA_SPARSE_DSV4 does not claim compute capability 8.0")
+    assert decided("8x A100-SXM4-80GB", {**asked, "version": "0.32.0"}, 1024).verdict == "ok"
+
+
+def test_every_table_is_of_an_engine_and_complete() -> None:
+    for path in FOLDER.glob("*.json"):
+        table = kernel_table(path.stem)  # type: ignore[arg-type]
+        assert table is not None
+        for kind in table.kernels.values():
+            for caches in kind.values():
+                for capabilities in caches.values():
+                    for kernels in capabilities.values():
+                        assert kernels
+                        assert set(kernels) <= {"attention", "linear", "experts", "sampling"}

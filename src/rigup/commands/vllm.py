@@ -21,6 +21,8 @@ from rigup.planner.moe_config import other_kernels, takes_own_files
 # default_loader.py, tokenizers/registry.py. PixtralForConditionalGeneration ends without this tokenizer.
 MISTRAL_FORMAT: Options = {"--config-format": "mistral", "--load-format": "mistral", "--tokenizer-mode": "mistral"}
 
+_SM100, _LARGE_BLOCK = 10, 128
+
 
 def program(candidate: Candidate, checkpoint: Checkpoint) -> tuple[str, ...]:
     """The first words: the program, relative to the build's folder, and the weights."""
@@ -47,6 +49,7 @@ def options(candidate: Candidate, checkpoint: Checkpoint) -> Options:
     if candidate.checkpoint.mistral_class:
         chosen |= MISTRAL_FORMAT
     chosen.update(candidate.checkpoint.engine_flags.get("vllm", {}))
+    chosen |= _attention_backend(candidate)
     chosen |= _backends(candidate)
     if service.trust_remote_code:
         chosen["--trust-remote-code"] = True
@@ -100,6 +103,19 @@ def _memory(candidate: Candidate) -> Options:
     if candidate.eager or not candidate.gpus:
         chosen["--enforce-eager"] = True
     return chosen
+
+
+def _attention_backend(candidate: Candidate) -> Options:
+    """FlashAttention on compute capability 10 for a checkpoint that needs large blocks, as MiniMax-M3 does.
+
+    vLLM takes FlashInfer there, whose kernels for blocks of 128 tokens it has only if the host reaches NVIDIA's server
+    when it starts; else it ends with "No common block size": 0.33.0 v1/attention/backends/flashinfer.py.
+    """
+    block = candidate.checkpoint.engine_flags.get("vllm", {}).get("--block-size", "0")
+    on_sm100 = any(gpu.capability[0] == _SM100 for gpu in candidate.gpus)
+    if int(block) < _LARGE_BLOCK or not on_sm100 or "--attention-backend" not in candidate.known_options:
+        return {}
+    return {"--attention-backend": "FLASH_ATTN"}
 
 
 def _backends(candidate: Candidate) -> Options:

@@ -78,3 +78,10 @@ def test_every_table_is_of_an_engine_and_complete() -> None:
                     for kernels in capabilities.values():
                         assert kernels
                         assert set(kernels) <= {"attention", "linear", "experts", "sampling"}
+
+
+@pytest.mark.parametrize(("gpus", "asked"), [("8x B200", True), ("8x H200", False)])
+def test_large_blocks_do_not_wait_for_kernels_that_a_start_would_download(gpus: str, asked: bool) -> None:
+    plan = decided(gpus, {"checkpoint": "MiniMaxAI/MiniMax-M3", "model": "MiniMax-M3", "engine": "vllm"}, 2048)
+    assert "--block-size 128" in " ".join(plan.command)
+    assert ("--attention-backend FLASH_ATTN" in " ".join(plan.command)) == asked

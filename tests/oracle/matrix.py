@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -109,8 +109,8 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """ "org/name on 4x RTX 3090"."""
-        return f"{self.checkpoint.repo} on {self.rig}"
+        """As of `name_of`."""
+        return name_of(self.checkpoint.repo, self.rig)
 
     @property
     def kind(self) -> str:
@@ -166,6 +166,11 @@ class Pair:
     def case(self) -> dict[str, Any]:
         """A line for the judge."""
         return {"id": self.name, **self.question, **files_of(self.checkpoint.repo)}
+
+
+def name_of(repo: str, rig: str) -> str:
+    """ "org/name on 4x RTX 3090"."""
+    return f"{repo} on {rig}"
 
 
 @cache
@@ -229,13 +234,15 @@ def kept_whole(entry: dict[str, Any], shapes: str) -> list[str]:
     )
 
 
-def pairs(engine: EngineName) -> Iterator[Pair]:
-    """Every plan that is "ok" of a checkpoint whose configuration is known."""
+def pairs(engine: EngineName, names: Container[str] | None = None) -> Iterator[Pair]:
+    """Every plan that is "ok" of a checkpoint whose configuration is known. names: of those wanted; None for all."""
     for checkpoint in catalogue().checkpoints:
         if checkpoint.scheme == "gguf" or not files_of(checkpoint.repo):
             continue
         asked = {"checkpoint": checkpoint.repo, "model": checkpoint.model, "engine": engine, "allow": [NO_ATTENTION]}
         for rig, host_memory_gib in RIGS.items():
+            if names is not None and name_of(checkpoint.repo, rig) not in names:
+                continue
             plan = decided(rig, asked, host_memory_gib)
             if plan.verdict == "ok" and plan.command:
                 yield Pair(checkpoint, rig, plan)

@@ -198,7 +198,7 @@ def files_of(repo: str) -> dict[str, Any]:
             said = {**entry["config"]["quantization_config"], "modules_to_not_convert": whole}
             entry["config"] = {**entry["config"], "quantization_config": said}
     files = {"hf_quant_config.json": {**MODELOPT, **entry["hf_quant_config"]}} if "hf_quant_config" in entry else {}
-    return {"config": _endless(_for_engines(entry["config"])), "files": files}
+    return {"config": _for_engines(entry["config"]), "files": files}
 
 
 def _for_engines(config: dict[str, Any]) -> dict[str, Any]:
@@ -213,15 +213,6 @@ def _for_engines(config: dict[str, Any]) -> dict[str, Any]:
     if kind == "hy_v3":  # vLLM reads what its class in transformers does not have
         config = {"first_k_dense_replace": 1, **config}
     return {**config, "architectures": [CLASSES.get(kind, config["architectures"][0])]}
-
-
-def _endless(value: Any) -> Any:
-    """ "Infinity" as the number that it stands for."""
-    if isinstance(value, dict):
-        return {key: _endless(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_endless(part) for part in value]
-    return float("inf") if value == "Infinity" else value
 
 
 def kept_whole(entry: dict[str, Any], shapes: str) -> list[str]:

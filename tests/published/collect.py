@@ -32,7 +32,7 @@ DROPPED = re.compile(
     r".*(dropout|initializer|label|auto_map|transformers_version|pruned_heads|torchscript|problem_type|_name_or_path"
     r"|bad_words|diversity|do_sample|early_stop|typical|finetuning|return_dict|repetition|min_length|max_length|ngram|id2"
     r"|use_cache|output_(hidden|attentions)|beam|length_penalty|temperature|top_[kp]$|forced_|sep_token_id|decoder_start"
-    r"|cross_attention|is_(en|de)coder|tie_encoder|use_bfloat16|prefix$|exponential_decay|encoder_no).*"
+    r"|cross_attention|time_step_limit|is_(en|de)coder|tie_encoder|use_bfloat16|prefix$|exponential_decay|encoder_no).*"
 )
 CLASSES = {"step3p7": "Step3p7ForConditionalGeneration", "deepseek_v3": "DeepseekV3ForCausalLM"}
 # Keys of shapes: kept where they are null, and read from the fields of transformers' classes.

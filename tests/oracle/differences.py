@@ -1,20 +1,23 @@
-"""Where plans and engines differ, and why. Keys begin the names of pairs."""
+"""Where plans and engines differ, and why."""
 
 from __future__ import annotations
 
-REFUSED = {
-    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "SGLang reads quantization_config of its config.json, which "
-    "is stored without",
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": "its hf_quant_config.json is stored without group_size and "
-    "exclude_modules",
-    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": "its hf_quant_config.json is stored without group_size and "
-    "exclude_modules",
-    "tencent/Hy3": "defaults of its class lack what vLLM reads (expert_hidden_dim)",
-    "tencent/Hy4-preview": "defaults of its class lack what vLLM reads",
-    "meta-models/Muse-Spark-Open-816B-A42B": "defaults of its class",
-    "moonshotai/Kimi-K3": "vLLM moves a parameter in a way that shapes alone do not bear",
+from rigup.service import EngineName
+
+_SHORT = "NVFP4 quantization requires the following fields in hf_quant_config.json: ['group_size', 'exclude_modules']"
+REFUSED: dict[EngineName, dict[str, str]] = {
+    "vllm": {
+        "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT,
+        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": _SHORT,
+        "tencent/Hy3": "'HYV3Config' object has no attribute 'expert_hidden_dim'",
+        "tencent/Hy3-FP8": "'HYV3Config' object has no attribute 'expert_hidden_dim'",
+    },
+    "sglang": {
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "'NemotronHConfig' object has no attribute "
+        "'quantization_config'",
+    },
 }
-"""Plans that the engine's code ends for what is missing in a stored configuration, not in the plan."""
+"""What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
 _FP8_BY_ITSELF = "vLLM takes an FP8 cache by itself for GlmMoeDsaForCausalLM on 10.0; the plan counts bf16"
 _SHARED_INDEX = "vLLM keeps index keys on 21 of its 78 layers, which the others share; the catalogue counts all"

@@ -39,7 +39,7 @@ RIGS = {
 }
 """GPUs and the host's memory in GiB."""
 
-# Streaming multiprocessors by compute capability and memory in MiB: NVIDIA's data sheets of these cards.
+# Streaming multiprocessors, as NVIDIA's data sheets have them; engines size few things by them.
 MULTIPROCESSORS = {
     "RTX 3090": 82,
     "RTX 4090": 128,

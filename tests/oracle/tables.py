@@ -11,7 +11,7 @@ from rigup.service import EngineName
 from tests.oracle.ask import ANSWERS, RELEASES, read_answers
 from tests.oracle.matrix import pairs
 
-NO_ATTENTION = "No valid attention backend found"
+NONE_FOUND = "No valid attention backend found"
 # How far an answer must have come to name all kernels.
 BUILT: dict[EngineName, tuple[str, ...]] = {
     "vllm": ("weights", "cache", "graphs", "ready"),
@@ -33,11 +33,11 @@ def unable(row: dict[str, Any]) -> str:
     """Why the engine has no attention for the model on the cards; "" where it has."""
     doubts = [doubt for stage in row.get("stages", ()) for doubt in stage["doubts"]]
     refused = row.get("stopped", {}).get("message", "")
-    return doubts[0] if doubts else NO_ATTENTION if NO_ATTENTION in refused else ""
+    return doubts[0] if doubts else NONE_FOUND if NONE_FOUND in refused else ""
 
 
 class Table(NamedTuple):
-    """Of one engine. unlike: pairs that say otherwise than one of the same kind, which are left out."""
+    """Of one engine. unlike: pairs that say otherwise than one of the same kind; the kind is left out."""
 
     kernels: dict[str, Any]
     unable: dict[str, dict[str, str]]
@@ -48,7 +48,7 @@ def table(engine: EngineName) -> Table:
     """What the answers say, also those to earlier plans, which differed in sizes: kernels do not depend on them."""
     answers = read_answers(ANSWERS / f"{engine}-{RELEASES[engine]}.jsonl")
     said: dict[KernelKey, dict[str, list[str]]] = {}
-    unlike, cannot = list[str](), dict[str, dict[str, str]]()
+    unlike, cannot = dict[KernelKey, str](), dict[str, dict[str, str]]()
     for pair in pairs(engine):
         row = answers.get(pair.name)
         if row is None:
@@ -58,11 +58,11 @@ def table(engine: EngineName) -> Table:
         if why or row["reached"] not in BUILT[engine] or not kernels_said(row):
             continue
         if said.setdefault(pair.key, kernels_said(row)) != kernels_said(row):
-            unlike.append(f"{pair.name}: {kernels_said(row)}, elsewhere {said[pair.key]}")
+            unlike[pair.key] = f"{pair.name}: {kernels_said(row)}, elsewhere {said[pair.key]}"
     found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
-    for key, kernels in sorted(said.items()):
+    for key, kernels in sorted((key, kernels) for key, kernels in said.items() if key not in unlike):
         found[key.kind][key.scheme][key.cache_type][key.capability] = kernels
-    return Table(found, cannot, unlike)
+    return Table(found, cannot, list(unlike.values()))
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from tests.oracle.matrix import Pair, pairs
 MOST_OFF = 0.005
 """By how much the tokens of a cache may differ from the engine's."""
 ENOUGH, LITTLE = 50, "plans have changed: ask again (docs/judges.md)"
+NOTHING = "no engine says this"
 COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("configuration",)}
 
 
@@ -24,8 +25,9 @@ def answered(engine: EngineName) -> list[tuple[Pair, dict[str, Any]]]:
 
 def refused(found: list[tuple[Pair, dict[str, Any]]], engine: EngineName) -> set[str]:
     """Plans whose engine's code ends, for another reason than what is missing in a stored configuration."""
-    ended = {pair.name for pair, row in found if row["reached"] not in COMPLETE[engine]}
-    return {name for name in ended if not name.startswith(tuple(REFUSED))}
+    ended = [(pair, row["stopped"]["message"]) for pair, row in found if row["reached"] not in COMPLETE[engine]]
+    known = REFUSED[engine]
+    return {pair.name for pair, said in ended if known.get(pair.checkpoint.repo, NOTHING) not in said}
 
 
 def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:

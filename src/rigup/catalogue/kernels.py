@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from rigup.catalogue.data_files import DATA
+from rigup.catalogue.versions import version_key
 from rigup.regular_files import read_text
 from rigup.service import EngineName
 
@@ -39,6 +40,12 @@ def kernel_table(engine: EngineName) -> KernelTable | None:
         return None
     content: dict[str, Any] = json.loads(read_text(path))
     return KernelTable(content["version"], content["kernels"], content["unable"])
+
+
+def was_asked(engine: EngineName, version: str) -> bool:
+    """Whether the table is of this release: another one may take other kernels."""
+    table = kernel_table(engine)
+    return table is not None and version_key(table.version) == version_key(version)
 
 
 class KernelKey(NamedTuple):

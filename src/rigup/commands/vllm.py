@@ -113,9 +113,9 @@ def _attention_backend(candidate: Candidate) -> Options:
     """
     block = candidate.checkpoint.engine_flags.get("vllm", {}).get("--block-size", "0")
     on_sm100 = any(gpu.capability[0] == _SM100 for gpu in candidate.gpus)
-    if int(block) < _LARGE_BLOCK or not on_sm100 or "--attention-backend" not in candidate.known_options:
-        return {}
-    return {"--attention-backend": "FLASH_ATTN"}
+    large = block.isdecimal() and int(block) >= _LARGE_BLOCK
+    known = "--attention-backend" in candidate.known_options
+    return {"--attention-backend": "FLASH_ATTN"} if large and on_sm100 and known else {}
 
 
 def _backends(candidate: Candidate) -> Options:

@@ -299,7 +299,7 @@ class Candidate:
     @property
     def own_context(self) -> int:
         """Tokens that the model supports, or the configuration of this checkpoint if that allows fewer."""
-        return self.checkpoint.context or self.model.context
+        return min(self.checkpoint.context or self.model.context, self.model.context)
 
     @property
     def margin_mib(self) -> int | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rigup.catalogue.kernels import KernelKey, Kernels, kernel_table, kernels_of, kind_of
-from rigup.catalogue.versions import version_key
+from rigup.catalogue.kernels import KernelKey, Kernels, kernel_table, kernels_of, kind_of, was_asked
+from rigup.plan import Plan
 from rigup.planner.candidate import Candidate
 from rigup.planner.moe_config import takes_own_files
 
@@ -37,7 +37,7 @@ def planned_kernels(candidate: Candidate) -> Kernels:
 def unable(candidate: Candidate) -> str:
     """Why the engine has no attention for the model on a card, as the code of this release said; "" where it has."""
     table = kernel_table(candidate.engine.name)
-    if table is None or candidate.architecture is None or version_key(table.version) != version_key(candidate.version):
+    if table is None or candidate.architecture is None or not was_asked(candidate.engine.name, candidate.version):
         return ""
     said = table.unable.get(kind_of(candidate.architecture, candidate.model.experts), {})
     return next((said[gpu.compute_capability] for gpu in candidate.gpus if gpu.compute_capability in said), "")
@@ -47,11 +47,16 @@ def source_of(candidate: Candidate) -> str:
     """Who says so, and of which release if it is another than the plan's."""
     table = kernel_table(candidate.engine.name)
     assert table is not None
-    same = version_key(table.version) == version_key(candidate.version)
-    nearest = "" if same else f"; {candidate.version} was not asked"
+    asked = was_asked(candidate.engine.name, candidate.version)
+    nearest = "" if asked else f"; {candidate.version} was not asked"
     return f"docs/judges.md: the code of {candidate.engine.title} {table.version} without a card{nearest}"
 
 
-def kernels_text(kernels: Kernels) -> str:
-    """ "attention FLASH_ATTN, experts TRITON", in order of a step."""
-    return ", ".join(f"{part} {' and '.join(names)}" for part, names in kernels.items())
+def kernels_text(plan: Plan) -> str:
+    """ "attention FLASH_ATTN, experts TRITON", in order of a step, and which release was asked if it is another."""
+    text = ", ".join(f"{part} {' and '.join(names)}" for part, names in plan.kernels.items())
+    build = plan.build
+    table = kernel_table(build.engine) if build else None
+    if build is None or table is None or was_asked(build.engine, build.version):
+        return text
+    return f"{text} (as in {table.version})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from rigup.catalogue.kernels import Kernels
+from rigup.catalogue.kernels import Kernels, was_asked
 from rigup.facts import engine_kernels, engine_memory
 from rigup.operations.service import moe_configs
 from rigup.operations.service.start_log import lines_of_start
@@ -40,7 +40,12 @@ def runs_without_ours(plan: Plan, kernels: str | None) -> bool:
 
 
 def unplanned(plan: Plan, chosen: Kernels) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The kernels that a start took, by part, where the plan names others and none of these."""
+    """The kernels that a start took, by part, where the plan names others and none of these.
+
+    Nothing for a release that was not asked: it may take others by itself.
+    """
+    if not plan.kernels or plan.build is None or not was_asked(plan.build.engine, plan.build.version):
+        return
     for part, planned in plan.kernels.items():
         taken = chosen.get(part, ())
         if taken and not set(taken) & set(planned):

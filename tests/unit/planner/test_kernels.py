@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rigup.catalogue.kernels import FOLDER, kernel_table
+from rigup.commands.rendered import plan_of
+from rigup.lock import Lock
 from rigup.plan import Plan
+from rigup.planner.inputs.locked import planning_request
+from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.planner.kernels import kernels_text
+from rigup.project.planning import decide_all
 from rigup.run.kernel_status import unplanned
-from tests.unit.planner.asking import decided
+from tests.unit.planner.asking import catalogue, decided
 
 PRO_6000 = "4x RTX PRO 6000 Blackwell Server Edition"
 M2_5: dict[str, Any] = {"model": "MiniMax-M2.5", "quant": "FP8", "engine": "vllm"}
@@ -26,14 +32,17 @@ def test_a_plan_names_the_kernels_and_who_says_so() -> None:
     plan = planned()
     assert plan.kernels["attention"] == ("FLASH_ATTN",)
     assert plan.kernels["experts"] == ("DEEPGEMM",)
-    assert kernels_text(plan.kernels).startswith("attention FLASH_ATTN, linear ")
+    assert kernels_text(plan).startswith("attention FLASH_ATTN, linear ")
     (figure,) = [row for row in plan.figures if row.figure == "attention kernels"]
     assert (figure.value, figure.source) == ("FLASH_ATTN", "docs/judges.md: the code of vLLM 0.33.0 without a card")
 
 
 def test_another_release_takes_the_same_table_and_says_so() -> None:
-    (figure,) = [row for row in planned(version="0.32.0").figures if row.figure == "attention kernels"]
+    plan = planned(version="0.32.0")
+    (figure,) = [row for row in plan.figures if row.figure == "attention kernels"]
     assert figure.source.endswith("; 0.32.0 was not asked")
+    assert kernels_text(plan).endswith(" (as in 0.33.0)")
+    assert dict(unplanned(plan, {"attention": ("FLASHINFER",)})) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,3 +94,14 @@ def test_large_blocks_do_not_wait_for_kernels_that_a_start_would_download(gpus: 
     plan = decided(gpus, {"checkpoint": "MiniMaxAI/MiniMax-M3", "model": "MiniMax-M3", "engine": "vllm"}, 2048)
     assert "--block-size 128" in " ".join(plan.command)
     assert ("--attention-backend FLASH_ATTN" in " ".join(plan.command)) == asked
+
+
+def test_a_fleets_own_flags_of_a_checkpoint_may_be_anything() -> None:
+    """Its --block-size, for one: only a number that is large asks for other kernels."""
+    entry = next(one for one in catalogue().checkpoints if one.repo == "MiniMaxAI/MiniMax-M3")
+    changed = entry.model_copy(update={"engine_flags": {"vllm": {"--block-size": "auto"}}})
+    own = replace(catalogue(), checkpoints=(changed,))
+    rig = read_rig({"gpus": "8x B200", "host_memory_gib": 2048}, "g.py", own)
+    (wanted,) = read_services({"chat": {"model": "MiniMax-M3", "engine": "vllm"}}, "g.py", rig)
+    (outcome,) = decide_all([planning_request(rig, wanted, own, Lock(), "g.py")])
+    assert "--attention-backend" not in plan_of(outcome, "group", ("host",)).command

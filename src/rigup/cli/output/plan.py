@@ -106,7 +106,7 @@ def _show_decided(plan: Plan, together: Sequence[Plan], console: Console) -> Non
     if plan.decode_tokens_per_second is not None:
         _show_line(console, "estimate", speed_text(plan))
     if plan.kernels:
-        _show_line(console, "kernels", kernels_text(plan.kernels))
+        _show_line(console, "kernels", kernels_text(plan))
     if plan.quality:
         _show_line(console, "quality", plan.quality)
     for sentence in plan.traded:

@@ -91,7 +91,7 @@ def fp8_block(candidate: Candidate) -> Iterator[Complaint]:
         ("shared experts'", model.expert_intermediate * model.shared_experts),
         ("dense layers'", model.intermediate),
     ):
-        if tensor > 1 and not _whole(width, tensor, FP8_BLOCK):
+        if candidate.checkpoint.scope != "experts" and tensor > 1 and not _whole(width, tensor, FP8_BLOCK):
             sizes = [str(size) for size in range(1, tensor) if model.divides(size) and _whole(width, size, FP8_BLOCK)]
             yield _part_of_a_block(whose, width, tensor), f"choose tensor_parallel from {', '.join(sizes)}"
             return

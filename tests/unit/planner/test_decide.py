@@ -538,3 +538,13 @@ def test_a_version_older_than_the_recommended_one_is_planned_with_a_warning(
 def test_a_version_that_has_only_the_class_of_an_earlier_model_is_refused(engine: str, version: str) -> None:
     asked = {"checkpoint": "deepseek-ai/DeepSeek-V4.1-Flash", "engine": engine, "version": version}
     assert "known-bad" in rules(refused("8x B200", asked).refusals)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "verdict"),
+    [("8x A100-SXM4-80GB", "refused"), ("8x RTX 4090", "refused"), ("8x H200", "ok"), (f"4x {PRO_6000}", "ok")],
+)
+def test_sglang_has_attention_of_deepseek_v4_on_newer_cards_alone(gpus: str, verdict: str) -> None:
+    plan = decided(gpus, {"model": "DeepSeek-V4-Flash-0731", "engine": "sglang"})
+    assert plan.verdict == verdict
+    assert ("known-bad" in rules(plan.refusals)) == (verdict == "refused")

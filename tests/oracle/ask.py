@@ -127,7 +127,8 @@ def main() -> int:
                 assert row["id"] == pair.name, row
                 row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row)]))
                 with writing:
-                    answers[pair.name] = {**row, "asked": pair.digest, "judge": judge}
+                    given = pair.question["cache_mib"]
+                    answers[pair.name] = {**row, "asked": pair.digest, "cache_mib": given, "judge": judge}
                     write_answers(path, answers)
                 stopped = row.get("stopped", {}).get("message", "").splitlines()[:1]
                 print(

@@ -1,7 +1,7 @@
 """What the engines are asked: the plans of every catalogue checkpoint on a fixed set of rigs.
 
 A case is all that a judge needs of a plan: the small files of the repository, the cards, and the argv and environment
-that the service would get. `digest` says which argv was judged.
+that the service would get. `digest` says which argv was judged; the answer keeps the size of the cache it was given.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ class Pair:
 
     @property
     def digest(self) -> str:
-        """Of the question and of the files."""
+        """Of the question and of the files, but for the size of the cache, which every change of the plan moves."""
         said = {**self.question, **files_of(self.checkpoint.repo)}
+        del said["cache_mib"]
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     def case(self) -> dict[str, Any]:

@@ -31,9 +31,13 @@ def refused(found: list[tuple[Pair, dict[str, Any]]], engine: EngineName) -> set
 
 
 def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
-    """By what part a plan's tokens are more than the engine's, where it was told the plan's bytes."""
-    said = {pair.name: row["cache"]["requests"] * row["settled"]["context"] for pair, row in found if "cache" in row}
-    return {pair.name: (pair.plan.kv_tokens or 0) / said[pair.name] - 1 for pair, _ in found if pair.name in said}
+    """By what part a plan's tokens are more than the engine's, of as many bytes."""
+    off = dict[str, float]()
+    for pair, row in found:
+        if "cache" in row:
+            said = row["cache"]["requests"] * row["settled"]["context"] / row["cache_mib"]
+            off[pair.name] = (pair.plan.kv_tokens or 0) / pair.question["cache_mib"] / said - 1
+    return off
 
 
 def test_sglang_takes_every_plan() -> None:

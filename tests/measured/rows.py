@@ -14,6 +14,7 @@ from typing import Any
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.data_files import read_entries
 from rigup.catalogue.model import Model
+from rigup.catalogue.versions import version_key
 from rigup.plan import Parallel
 from rigup.planner.candidate import Candidate
 from rigup.rig import Gpu, Rig
@@ -109,7 +110,8 @@ def candidate(row: Row) -> Candidate:
     (engine,) = (one for one in catalogue().engines if one.name == row.engine)
     release = engine.versions[-1]
     if row.version and row.engine != "llama.cpp":
-        release = release.model_copy(update={"version": row.version})
+        before = [known for known in engine.versions if known.key <= version_key(row.version)]
+        release = (before or [engine.versions[0]])[-1].model_copy(update={"version": row.version})
     usual = "f16" if row.engine == "llama.cpp" else "bf16"
     large = (gpu.memory_mib or 10**6) >= _LARGE_GPU_GIB * 1024
     slots: int | None = data.get("max_num_seqs")

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rigup.service import EngineName
+from rigup.units import MIB
 from tests.oracle.ask import ANSWERS, RELEASES, read_answers
-from tests.oracle.differences import REFUSED, TOKENS
+from tests.oracle.differences import REFUSED, TOKENS, WEIGHTS
 from tests.oracle.matrix import Pair, pairs
 
 MOST_OFF = 0.005
 """By how much the tokens of a cache may differ from the engine's."""
+MOST_OFF_WEIGHTS = 0.01
+"""The same of the weights on the fullest rank."""
 ENOUGH, LITTLE = 50, "plans have changed: ask again (docs/judges.md)"
+FEW = 0.05
+"""The part of the plans that may be listed as differing."""
 NOTHING = "no engine says this"
 COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("configuration",)}
 
@@ -40,16 +45,27 @@ def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
     return off
 
 
+def off_by_weights(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
+    """By what part the weights of the fullest rank are more than the engine's; of plans with all of them on GPUs."""
+    off = dict[str, float]()
+    for pair, row in found:
+        if "stages" in row and "--cpu-offload-gb" not in pair.plan.command:
+            said = max(stage["weights_bytes"] for stage in row["stages"]) / MIB
+            off[pair.name] = max(one.weights_mib for one in pair.plan.memory) / said - 1
+    return off
+
+
 def test_sglang_takes_every_plan() -> None:
     found = answered("sglang")
     assert len(found) >= ENOUGH, LITTLE
     assert refused(found, "sglang") == set()
 
 
-def test_vllm_takes_every_plan_and_holds_as_many_tokens() -> None:
+def test_vllm_takes_every_plan_with_as_many_tokens_and_bytes() -> None:
     found = answered("vllm")
     assert len(found) >= ENOUGH, LITTLE
     assert refused(found, "vllm") == set()
-    off = off_by(found)
-    assert {name: f"{by:+.2%}" for name, by in off.items() if abs(by) > MOST_OFF and name not in TOKENS} == {}
-    assert len([name for name in off if name in TOKENS]) <= 0.05 * len(off)
+    compared = ((off_by(found), MOST_OFF, TOKENS), (off_by_weights(found), MOST_OFF_WEIGHTS, WEIGHTS))
+    for off, most, known in compared:
+        assert {name: f"{by:+.2%}" for name, by in off.items() if abs(by) > most and name not in known} == {}
+        assert len(off.keys() & known.keys()) <= FEW * len(off)

@@ -7,7 +7,15 @@ are 15,872 MiB to the MiB.
 
 from typing import Literal
 
-from rigup.attention.attention_class import AttentionClass, Count, LayerCache, Storage, heads_on_rank
+from rigup.attention.attention_class import (
+    POSITION_BYTES,
+    AttentionClass,
+    Count,
+    CountOrNone,
+    LayerCache,
+    Storage,
+    heads_on_rank,
+)
 
 
 class GroupedHeads(AttentionClass):
@@ -15,7 +23,7 @@ class GroupedHeads(AttentionClass):
 
     heads, kv_heads, head_dim: as in the model's config. value_dim: where values are not as wide as keys.
     gated: the queries' projection makes an output gate as well. keys_are_values: values have no projection of their
-    own; they are kept all the same.
+    own; they are kept all the same. rope_dim: the part of a head that positions turn, where it is not the whole.
     """
 
     heads: Count
@@ -24,6 +32,7 @@ class GroupedHeads(AttentionClass):
     value_dim: Count | None = None
     gated: bool = False
     keys_are_values: bool = False
+    rope_dim: CountOrNone | None = None
 
     @property
     def kv_width(self) -> int:
@@ -33,6 +42,11 @@ class GroupedHeads(AttentionClass):
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """Tensor parallelism cuts the KV heads, down to one."""
         return (LayerCache(heads_on_rank(self.kv_heads, storage.tensor) * self.kv_width * storage.element),)
+
+    def position_table(self, context: int) -> tuple[str, int]:
+        """A row of sines and cosines for each token, which layers of one kind share."""
+        width = self.head_dim if self.rope_dim is None else self.rope_dim
+        return f"{self.kind} {width}", context * width * POSITION_BYTES
 
     def parameters(self, hidden: int) -> int:
         """q, k, v and o."""

@@ -45,6 +45,39 @@ class MistralFormat(Ranged):
         return not self.names or any(name in repo.lower() for name in self.names)
 
 
+class Repacking(Ranged):
+    """How weights of some schemes grow as an engine repacks them for its kernels on some GPUs.
+
+    compute_capabilities: () for all. part, width: to what multiples it fills up the matrices of experts: an expert's
+    width, or the part of it that one rank has, and the model's width. scales: by what part all weights of the scheme
+    grow.
+    """
+
+    schemes: tuple[str, ...]
+    compute_capabilities: tuple[Capability, ...] = ()
+    part: int = Field(default=1, ge=1)
+    width: int = Field(default=1, ge=1)
+    scales: float = Field(default=0.0, ge=0, le=1)
+
+    def covers(self, scheme: str, capability: str) -> bool:
+        """Whether it is about weights of this scheme on a GPU of this compute capability, "" for none."""
+        return scheme in self.schemes and (not self.compute_capabilities or capability in self.compute_capabilities)
+
+    def of_experts(self, width: int, part: float) -> float:
+        """By what factor matrices of experts of this size grow, without scales."""
+        return (-(-width // self.width) * self.width / width) * (-(-part // self.part) * self.part / part)
+
+
+class CutTowers(Ranged):
+    """Architectures whose vision tower tensor parallelism cuts, unless one of these options says otherwise.
+
+    whole_with: options by their value. Of other architectures each rank of the first stage has the whole.
+    """
+
+    architectures: tuple[str, ...]
+    whole_with: dict[str, str | bool] = {}
+
+
 class KvCacheTypes(Ranged):
     """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 

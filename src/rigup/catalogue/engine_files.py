@@ -9,6 +9,7 @@ from rigup.catalogue.abilities import KINDS, Abilities, Addition
 from rigup.catalogue.data_files import DATA, validated
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
+    CutTowers,
     EnvironmentRecipe,
     FormatSupport,
     Image,
@@ -16,6 +17,7 @@ from rigup.catalogue.engine_facts import (
     KvCacheTypes,
     MistralFormat,
     Recipe,
+    Repacking,
     RpcRecipe,
 )
 from rigup.catalogue.engines import Engine, EngineRelease, EngineVersion
@@ -46,6 +48,8 @@ class EngineChange(Frozen):
     formats: tuple[FormatSupport, ...] = ()
     mistral_format: tuple[MistralFormat, ...] = ()
     kv_cache_types: tuple[KvCacheTypes, ...] = ()
+    repacking: tuple[Repacking, ...] = ()
+    cut_towers: tuple[CutTowers, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
@@ -120,6 +124,8 @@ class EngineFile(EngineChange):
             formats=tuple(known for known in self.formats if known.holds(version)),
             mistral_format=next((known for known in self.mistral_format if known.holds(version)), None),
             kv_cache_types=types,
+            repacking=tuple(known for known in self.repacking if known.holds(version)),
+            cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,

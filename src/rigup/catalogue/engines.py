@@ -4,7 +4,7 @@ The figures live in `data/engines/`, each with its source; `engine_files` reads 
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal, Self
 
 from packaging.version import Version
@@ -14,12 +14,14 @@ from rigup.catalogue.abilities import Abilities, AbilityList, Kind
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_facts import (
     CudaNeeds,
+    CutTowers,
     EnvironmentRecipe,
     FormatSupport,
     Image,
     KnownBad,
     MistralFormat,
     Recipe,
+    Repacking,
     RpcRecipe,
 )
 from rigup.catalogue.model import Model, ParserNames
@@ -64,6 +66,8 @@ class EngineVersion(EngineRelease):
     formats: tuple[FormatSupport, ...]
     mistral_format: MistralFormat | None = None
     kv_cache_types: dict[str, str]
+    repacking: tuple[Repacking, ...] = ()
+    cut_towers: tuple[CutTowers, ...] = ()
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
@@ -86,6 +90,17 @@ class EngineVersion(EngineRelease):
         """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"); None if it cannot."""
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
+
+    def repacks(self, scheme: str, capability: str) -> Repacking | None:
+        """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; None if they stay."""
+        return next((known for known in self.repacking if known.covers(scheme, capability)), None)
+
+    def cuts_tower(self, architecture: str | None, flags: Mapping[str, object]) -> bool:
+        """Whether tensor parallelism cuts the vision tower of an architecture."""
+        return any(
+            architecture in known.architectures and not (flags.items() & known.whole_with.items())
+            for known in self.cut_towers
+        )
 
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""

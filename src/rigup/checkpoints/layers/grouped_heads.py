@@ -9,6 +9,7 @@ from typing import Any
 
 from rigup.checkpoints.config import Config
 from rigup.checkpoints.layers.layer import Layer, unknown_kind
+from rigup.plain_values import quoted
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 ALIASES = {"attention": FULL, "global": FULL, "global_attention": FULL, "local": SLIDING, "local_attention": SLIDING}
@@ -57,7 +58,8 @@ def layer(config: Config, kind: str, number: int) -> Layer:
     if config.has("num_kv_shared_layers") and config.number("num_kv_shared_layers", least=0):
         raise config.wrong("num_kv_shared_layers", "rigup cannot count layers that use the cache of another layer")
     if kind == FULL:
-        return "full", heads(config, number)
+        without = {"rope_dim": 0} if config.has("attention_chunk_size") else {}  # Llama 4
+        return "full", {**heads(config, number), **without}
     if kind == SLIDING:
         return "sliding_window", {**heads(config, number, sliding=True), "window": config.number("sliding_window")}
     if kind == CHUNKED:
@@ -86,6 +88,28 @@ def heads(config: Config, number: int, sliding: bool = False) -> dict[str, Any]:
         found["value_dim"] = value
     if not sliding and config.flag("attention_k_eq_v"):
         found["keys_are_values"] = True
+    turned = turned_part(config, SLIDING if sliding else FULL, width)
+    if turned != width:
+        found["rope_dim"] = turned
     if config.flag("attn_output_gate") or config.text("model_type") in GATED:
         found["gated"] = True
     return found
+
+
+def turned_part(config: Config, kind: str, width: int) -> int:
+    """How much of a head positions turn: rotary_dim, or a factor, which may differ between kinds of layers.
+
+    With "proportional" positions the table is as wide as the head: transformers 5.23.0 modeling_rope_utils.py.
+    """
+    if config.has("rotary_dim"):
+        return config.number("rotary_dim", most=width)
+    said = config.table("rope_parameters")
+    for table in (said.table(kind) if said.has(kind) else said, config):
+        if table.text("rope_type") == "proportional":
+            return width
+        if table.has("partial_rotary_factor"):
+            factor = table.data["partial_rotary_factor"]
+            if not isinstance(factor, (int, float)) or not 0 < factor <= 1:
+                raise table.wrong("partial_rotary_factor", f"must be a part of 1, not {quoted(factor)}")
+            return int(width * factor)
+    return width

@@ -47,9 +47,15 @@ def draft(config: Config) -> list[Layer]:
     return [_layer(config, kind, config.layers - 1) for kind in named[:MOST_OF_A_MODULE]]
 
 
+def _attention(config: Config, number: int) -> Layer:
+    """Without positions unless it asks for them: the states beside it know the order of tokens."""
+    positions = {} if config.text("position_embedding_type") == "rope" else {"rope_dim": 0}
+    return "full", {**heads(config, number), **positions}
+
+
 def _layer(config: Config, kind: str, number: int) -> Layer:
     if kind in ("attention", "full"):
-        return "full", heads(config, number)
+        return _attention(config, number)
     if kind in ("mlp", "moe"):
         return "none", {}
     if kind == "mamba" and config.has("mamba_d_inner"):
@@ -84,4 +90,4 @@ def _mamba(config: Config, channels: int) -> dict[str, Any]:
 def _jamba(config: Config) -> list[Layer]:
     mamba: Layer = ("mamba", _mamba(config, config.hidden * config.number("mamba_expand")))
     period, offset = config.number("attn_layer_period"), config.number("attn_layer_offset", least=0)
-    return [("full", heads(config, number)) if number % period == offset else mamba for number in range(config.layers)]
+    return [_attention(config, number) if number % period == offset else mamba for number in range(config.layers)]

@@ -21,12 +21,12 @@ CPU_BLOCK_TOKENS = 128
 
 def place_on_cpu(candidate: Candidate) -> Placement:
     """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
-    model, tensor, shards = candidate.model, candidate.parallel.tensor, candidate.expert_shards
+    model, tensor = candidate.model, candidate.parallel.tensor
     weights = weights_of(candidate.checkpoint, model)
-    layers = rank_totals(candidate.checkpoint, model, tensor, tensor, shards)[-1]
+    layers = rank_totals(candidate.checkpoint, model, tensor, tensor, candidate.growth)[-1]
     held = (weights.embedding + weights.head) / tensor + layers
     held += (weights.vision if loads_vision(candidate) else 0.0) + draft_weights(candidate)
-    activations = tensor_engine_activations(model, shards, tensor, candidate.batched_tokens)
+    activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     activations += sampler("vllm", candidate.version, model, candidate.sequences)
     cache = cache_gib(candidate) * GIB
     host = held + activations + cache + TENSOR_ENGINE_HOST

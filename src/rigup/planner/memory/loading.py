@@ -27,6 +27,13 @@ def loads_vision(candidate: Candidate) -> bool:
     return candidate.engine.name != "llama.cpp" and not any(flags.get(name) for name in _TEXT_ONLY)
 
 
+def tower_bytes(candidate: Candidate) -> float:
+    """Bytes of the vision tower on a rank of the first stage."""
+    tower = weights_of(candidate.checkpoint, candidate.model).vision if loads_vision(candidate) else 0.0
+    is_cut = candidate.release.cuts_tower(candidate.architecture, candidate.service.flags)
+    return tower / candidate.parallel.tensor if is_cut else tower
+
+
 # The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).
 _TWO_STATES_SINCE = "0.28.0"
 _IN_FLIGHT_SINCE = "0.26.0"
@@ -98,7 +105,7 @@ def draft_weights(candidate: Candidate) -> float:
     if draft.model is None or draft.checkpoint is None:
         return built_in_bytes(candidate) / expert_ranks(candidate.engine.name, tensor, candidate.parallel.data)
     weights = weights_of(draft.checkpoint, draft.model)
-    layers = rank_totals(draft.checkpoint, draft.model, tensor, tensor, tensor)[-1]
+    layers = rank_totals(draft.checkpoint, draft.model, tensor, tensor)[-1]
     return layers + (weights.embedding + weights.head) / tensor
 
 

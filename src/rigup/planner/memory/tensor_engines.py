@@ -20,8 +20,8 @@ from rigup.planner.memory.loading import (
     draft_of,
     draft_weights,
     in_flight_tokens,
-    loads_vision,
     state_blocks,
+    tower_bytes,
 )
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, Runtime, request_table, sampler, tensor_engine_activations
 from rigup.planner.memory.placement import fits, partition
@@ -111,7 +111,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     tensor, stages, drafts = parallel.tensor, parallel.pipeline, draft_attention(candidate)
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
-    extras[0] += weights.embedding / tensor + (weights.vision if loads_vision(candidate) else 0.0)
+    extras[0] += weights.embedding / tensor + tower_bytes(candidate)
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
     extras[-1] += draft_weights(candidate)
     if candidate.engine.name == "vllm":
@@ -130,8 +130,8 @@ def _shape(candidate: Candidate) -> _RankBytes:
         pool = vllm_pool(model, candidate.storage, in_flight_tokens(candidate), drafts, state_blocks(candidate))
     else:
         pool = sglang_pool(candidate, draft_of(candidate), drafts)
-    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
-    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.expert_shards)
+    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.growth)
+    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.growth)
     drafted = sum(len(entry.layers) for entry in drafts)
     return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 

@@ -102,6 +102,17 @@ class Weights:
         return largest if all(layer.has_equal_matrices(largest) for layer in moved) else 2 * largest
 
 
+@dataclass(frozen=True)
+class Growth:
+    """By what factors weights grow as an engine repacks them: experts, and the other matrices of layers."""
+
+    experts: float = 1.0
+    others: float = 1.0
+
+
+STORED = Growth()
+
+
 @lru_cache(maxsize=1024)
 def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
     """Where the bytes of a checkpoint lie, none of them less than nothing.
@@ -116,36 +127,26 @@ def weights_of(checkpoint: CheckpointEntry, model: Model) -> Weights:
 
 
 @lru_cache(maxsize=4096)
-def rank_layers(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, cut: int) -> tuple[float, ...]:
-    """Bytes that one of `tensor` ranks holds of each layer. `sharing` ranks share the experts, each in `cut` parts."""
+def rank_layers(
+    checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, growth: Growth = STORED
+) -> tuple[float, ...]:
+    """Bytes that one of `tensor` ranks holds of each layer. `sharing` ranks share the experts."""
     layers = weights_of(checkpoint, model).layers
-    sharing_padded = sharing / _padding(checkpoint, model, cut)
     shares = {number: entry.key_value_share(tensor) for entry in model.attention for number in entry.layers}
     return tuple(
-        (layer.attention + layer.dense) / tensor
-        + layer.key_value * shares[number]
+        ((layer.attention + layer.dense) / tensor + layer.key_value * shares[number]) * growth.others
         + layer.whole
-        + layer.experts / sharing_padded
+        + layer.experts * growth.experts / sharing
         for number, layer in enumerate(layers)
     )
 
 
 @lru_cache(maxsize=4096)
-def rank_totals(checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, cut: int) -> tuple[float, ...]:
+def rank_totals(
+    checkpoint: CheckpointEntry, model: Model, tensor: int, sharing: int, growth: Growth = STORED
+) -> tuple[float, ...]:
     """The same added up: what the layers before each position take, and last all of them."""
-    return (0.0, *accumulate(rank_layers(checkpoint, model, tensor, sharing, cut)))
-
-
-def _padding(checkpoint: CheckpointEntry, model: Model, cut: int) -> float:
-    """By how much experts grow as vLLM and SGLang hold them.
-
-    Of MXFP4 the width of the model is filled up to 256 and an expert's part of its width to 64: gpt-oss-20b takes 13.47
-    GiB on one GPU (llmd-1), gpt-oss-120b 64.38 on one (vllm#33155) and 9.98 on each of eight (vllm#51590).
-    """
-    if checkpoint.scheme != "mxfp4" or not model.expert_intermediate:
-        return 1.0
-    part = model.expert_intermediate / cut
-    return (-(-model.hidden // 256) * 256 / model.hidden) * (-(-part // 64) * 64 / part)
+    return (0.0, *accumulate(rank_layers(checkpoint, model, tensor, sharing, growth)))
 
 
 def check_size(checkpoint: CheckpointEntry, model: Model) -> None:

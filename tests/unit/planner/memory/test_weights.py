@@ -120,7 +120,7 @@ def test_a_table_of_tensors_is_the_only_truth() -> None:
     checkpoint = with_table("0-61")
     parts = weights_of(checkpoint, model_of(checkpoint))
     assert (parts.embedding, parts.body) == (1000, 62 * 810)
-    assert rank_layers(checkpoint, model_of(checkpoint), 16, 16, 1)[0] == 80 / 16 + 80 / 8 + 10 + 640 / 16
+    assert rank_layers(checkpoint, model_of(checkpoint), 16, 16)[0] == 80 / 16 + 80 / 8 + 10 + 640 / 16
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "builds from source": (
         "roles/engine_llama_cpp.py",
+        "src/rigup/operations/builds/builders.py",
         "src/rigup/operations/builds/builders_at_work.py",
         "src/rigup/operations/builds/controller.py",
         "src/rigup/operations/builds/records.py",

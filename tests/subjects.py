@@ -49,6 +49,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/operations/builds/python.py",
         "src/rigup/operations/builds/wheels.py",
         "src/rigup/programs/build_environment.py",
+        "src/rigup/programs/compile_kernels.py",
     ),
     "images": (
         "roles/engine_image.py",

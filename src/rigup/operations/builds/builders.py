@@ -13,7 +13,8 @@ from rigup.host import Host
 from rigup.operations.builds import builders_at_work
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
-from rigup.settings import Builder
+from rigup.plan import Build
+from rigup.settings import CONTROLLER, Builder
 
 if TYPE_CHECKING:
     from rigup.operations.builds.records import BuildRecord
@@ -32,6 +33,16 @@ chmod -R u=rwX,go=rX "$1"; cd "$1/$3"; sha256sum --check --strict --quiet
 def names_of(builders: tuple[Builder, ...]) -> str:
     """The builders' names, as messages have them."""
     return " or ".join(builder.name for builder in builders)
+
+
+def kernel_builders(build: Build, builders: tuple[Builder, ...]) -> tuple[Builder, ...]:
+    """The builders that compile the GPU kernels of an environment for other hosts; () for a build without any.
+
+    The controlling machine does not: it has no such environment.
+    """
+    if build.own_compiler is None or not build.own_compiler.kernels:
+        return ()
+    return tuple(builder for builder in builders if builder.name != CONTROLLER)
 
 
 def record(host: Host, builders: tuple[Builder, ...], name: str, *parts: str) -> None:

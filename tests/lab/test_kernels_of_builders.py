@@ -45,6 +45,16 @@ Build.own_compiler = property(lambda build: compiler if build.environment else N
 """
 DRIVER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 HOLD = f"{REHEARSAL}/hold-kernels"
+# What root on a builder may have its kernels do where they are loaded.
+HOSTILE = """
+import getpass, pathlib
+for folder in ("/opt/rigup", "/opt/rigup/builds", "/etc", "/var/cache/rigup/.packages/uv", str(package), "/var/tmp"):
+    try:
+        pathlib.Path(folder, "touched").touch()
+    except OSError as error:
+        print(error)
+raise OSError(f"sampling.so: {getpass.getuser()} cannot load it")
+"""
 KEPT, PLACE = "kernels/sampling.so", "lib/python3.11/site-packages/flashinfer/data/aot/sampling/sampling.so"
 
 
@@ -143,7 +153,7 @@ def test_the_builder_compiles_and_the_other_installs_meanwhile_and_takes_its_ker
     assert builder.name in drifted["drift"][0]["message"]
 
 
-def test_kernels_of_an_earlier_run_are_taken_and_those_that_do_not_load_are_compiled(
+def test_kernels_of_an_earlier_run_are_taken_and_those_that_do_not_load_change_nothing(
     fleet: KernelFleet, tmp_path: Path
 ) -> None:
     builder, other = fleet.hosts
@@ -158,16 +168,19 @@ def test_kernels_of_an_earlier_run_are_taken_and_those_that_do_not_load_are_comp
     other.wipe()
     run = fleet.apply("--limit", other.name)
     assert f"the kernels of {builder.name} do not work here; compiling them: " in run.text
-    assert "sampling.so: invalid ELF header" in run.text
+    assert "OSError: sampling.so: rigup cannot load it" in run.text
+    assert other.tell("find /opt/rigup /etc /var/cache/rigup /var/tmp -name touched") == ""
+    tried = other.tell("journalctl -q -o cat -u 'rigup-build-check-*'")
+    assert tried.count("Read-only file system") + tried.count("Permission denied") == 5, tried
     assert did(other)[3:] == ["installing 4", "loading kernels", "compiling kernels"]
     assert other.answers() and fleet.maker(other) == (other.name, other.name)
     assert not other.says(f"ls -d {BUILDS}/.*-{name}*")
 
 
 def record(fleet: KernelFleet, builder: Host, name: str, folder: Path) -> None:
-    """Records kernels that are not any, and a file that nobody asked for, as if the builder had made them."""
+    """Records kernels that do harm, and files that nobody asked for, as if the builder had made them."""
     (folder / name / "kernels").mkdir(parents=True)
-    for path, text in {KEPT: "text", "kernels/other.so": "kernels", "bin/python": "#!/bin/sh\n"}.items():
+    for path, text in {KEPT: HOSTILE, "kernels/other.so": "", "bin/python": "#!/bin/sh\n"}.items():
         (folder / name / path).parent.mkdir(exist_ok=True)
         (folder / name / path).write_text(text)
     (folder / name / "manifest.json").write_text(json.dumps({"name": name, "built_by": builder.name}))

@@ -40,14 +40,14 @@ def engine_vllm(build: Build, name: str, source: PackageSource, builders: tuple[
         (("bin/python", "-I", "-c", VLLM_SCRIPT), f"/{name}/bin/python"),
         *_kernels(build, VLLM_KERNELS),
     )
-    environment(build, name, source, checks)
+    environment(build, name, source, checks, builders)
 
 
 @deploy("environment")
 def engine_sglang(build: Build, name: str, source: PackageSource, builders: tuple[Builder, ...] = ()) -> None:
     """Create the environment in a folder of its own; torch and SGLang of the pinned version must import."""
     checks = ((("bin/python", "-I", "-c", SGLANG_IMPORT), build.version), *_kernels(build, SGLANG_KERNELS))
-    environment(build, name, source, checks)
+    environment(build, name, source, checks, builders)
 
 
 def _kernels(build: Build, program: str) -> Checks:
@@ -56,6 +56,11 @@ def _kernels(build: Build, program: str) -> Checks:
 
 
 @deploy("engine")
-def environment(build: Build, name: str, source: PackageSource, checks: Checks) -> None:
-    """Create the environment; a result shows it as the host's engine, like any other build."""
-    python_build(name=f"build {name}", build=build, build_name=name, source=source, checks=checks)
+def environment(
+    build: Build, name: str, source: PackageSource, checks: Checks, builders: tuple[Builder, ...] = ()
+) -> None:
+    """Create the environment; a result shows it as the host's engine, like any other build.
+
+    builders: whose GPU kernels to take; () compiles them on this host.
+    """
+    python_build(name=f"build {name}", build=build, build_name=name, source=source, checks=checks, builders=builders)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pyinfra.api import deploy
 
-from rigup.operations.builds.source import names_of, source_build
+from rigup.operations.builds.builders import names_of
+from rigup.operations.builds.source import source_build
 from rigup.plan import Build
 from rigup.settings import Builder, PackageSource
 

@@ -37,6 +37,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "builds from source": (
         "roles/engine_llama_cpp.py",
+        "src/rigup/operations/builds/builders.py",
         "src/rigup/operations/builds/builders_at_work.py",
         "src/rigup/operations/builds/controller.py",
         "src/rigup/operations/builds/records.py",
@@ -48,6 +49,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/operations/builds/python.py",
         "src/rigup/operations/builds/wheels.py",
         "src/rigup/programs/build_environment.py",
+        "src/rigup/programs/compile_kernels.py",
     ),
     "images": (
         "roles/engine_image.py",

@@ -21,6 +21,8 @@ APPLY_RECORDS = f"{LOG}/applies.jsonl"
 ROOTS = ("/opt/rigup", BUILDS, PROGRAMS, "/var/lib/rigup", WEIGHTS, JOBS, CONFIGURATION, SERVICES)
 # Below a build's folder: CUDA's compiler and libraries as engines look for them, for the kernels that they compile.
 CUDA_HOME = "cuda"
+# Below a build's folder: the libraries of GPU kernels that were compiled with it, for hosts that take them.
+KERNELS = "kernels"
 # Not a possible service name: each service's cache is next to it, under the service's name.
 PACKAGES = f"{CACHE}/.packages"
 WORKER_USER = "rigup"

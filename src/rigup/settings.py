@@ -78,7 +78,7 @@ class HostSettings:
     container_toolkit_repository, container_toolkit_key_fingerprint: the same for NVIDIA's container toolkit.
     monitoring: which exporters run; None for none.
     weights: how weights travel; None for the defaults.
-    builders: whose builds from source the host takes, any of them; () if it builds for itself.
+    builders: whose builds from source and GPU kernels the host takes, any of them; () if it compiles for itself.
     gateway: what the host offers as a gateway; None for none.
     ollama_registry: where checkpoints with a name in Ollama's registry come from.
     disabled: names of services that are to stay stopped: `enabled = False` in the inventory.

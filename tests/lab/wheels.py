@@ -25,11 +25,45 @@ class current_platform:
         torch.ops = types.SimpleNamespace(_C=types.SimpleNamespace(silu_and_mul=None))
 """
 
+# As FlashInfer describes its modules; what it compiles differs each time. To load a library runs it, as a real one may
+# run code of its own then. A test that wants a compilation in progress makes the file.
+SAMPLING = """\
+import os, pathlib, time, uuid
+package, work = pathlib.Path(__file__).parents[1], pathlib.Path(os.environ["FLASHINFER_WORKSPACE_BASE"])
+class Spec:
+    def __init__(self, name):
+        self.name = name
+        self.jit_library_path = work / "cached_ops" / name / f"{name}.so"
+        self.aot_path = package / "data/aot" / name / f"{name}.so"
+    def build(self, verbose):
+        while pathlib.Path("/run/rigup-test/hold-kernels").exists():
+            time.sleep(0.1)
+        self.jit_library_path.parent.mkdir(parents=True, exist_ok=True)
+        self.jit_library_path.write_text(f"kernels = '{uuid.uuid4()}'")
+    def load(self, library):
+        exec(library.read_text())
+def gen_sampling_module():
+    return Spec("sampling")
+def gen_topk_module():
+    return Spec("topk")
+def gen_broken_module():
+    raise SystemExit("no nvcc")
+"""
+FLASHINFER = {
+    "flashinfer/__init__.py": '__version__ = "0.7.2"\n',
+    "flashinfer/jit/__init__.py": "",
+    "flashinfer/jit/sampling.py": SAMPLING,
+}
+COMPILER = {
+    f"nvidia/cu13/{path}": "" for path in ("bin/nvcc", "include/cuda.h", "nvvm/bin/cicc", "lib/libcudart.so.13")
+}
+
 
 def vllm_package(server: str) -> dict[str, str]:
     """The files of a package that stands for vLLM's."""
     init = '__version__ = "0.32.0"\n'
-    return {"vllm/__init__.py": init, "vllm/platforms.py": PLATFORMS, "vllm/server.py": server}
+    utils = {"vllm/utils/flashinfer.py": "def has_flashinfer():\n    return True\n"}
+    return {"vllm/__init__.py": init, "vllm/platforms.py": PLATFORMS, "vllm/server.py": server, **utils}
 
 
 def write_wheel(folder: Path, name: str, version: str, files: dict[str, str], script: str = "") -> Path:
@@ -62,6 +96,15 @@ def stand_in_vllm(folder: Path, behaviour: str = "answer") -> LockedEnvironment:
     return LockedEnvironment(
         engine="vllm", version="0.32.0", variant="cpu", python="3.11", python_from="os", files=files
     )
+
+
+def kernel_wheels(folder: Path) -> dict[str, str]:
+    """The sha256, by name, of wheels that stand for FlashInfer and for NVIDIA's compiler; made in the folder."""
+    wheels = (
+        write_wheel(folder, "flashinfer_python", "0.7.2", FLASHINFER),
+        write_wheel(folder, "nvidia_cuda_nvcc", "13.0.88", COMPILER),
+    )
+    return {wheel.name: sha256(wheel) for wheel in wheels}
 
 
 def sha256(path: Path) -> str:

@@ -1,12 +1,16 @@
 """Runs on a host, as an unprivileged user: builds the Python environment of one engine from wheels pinned by hash.
 
-usage: build_environment.py JOB.json
+usage: build_environment.py JOB.json [packages | kernels | trial]
+
+packages: installs the environment only, and leaves INSTALLED in it. kernels: goes on from there. trial: loads a
+builder's kernels with the environment as it is, and writes nothing. Without any of these: packages, then kernels.
 
 The job: {"uv": {"file", "sha256"}, "python", "python_from": "uv" | "os", "python_mirror", "files": {wheel: sha256},
 "addresses": {wheel: url}, "wheels": folder with every wheel (then no index is used) or null, "index": simple index or
 null for uv's default, "cache": uv's cache, "provides": {distribution: version}, "compiler": null or {"folder": below
-site-packages, "home": below the result, "program", "kernels": its arguments, "compute_capabilities"}, "work", "result",
-"checks": [[argv, expected text]], "manifest"}. `result` must be the environment's final path, since scripts and
+site-packages, "home", "kept": folders below the result, "program", "kernels": its arguments, "compute_capabilities",
+"made": null or {"folder": of a builder's libraries, "by"}}, "work", "result", "checks": [[argv, expected text]],
+"manifest"}. `result` must be the environment's final path, since scripts and
 pyvenv.cfg contain it: systemd mounts the unfinished folder there. manifest.json is written last, so a result without
 one is unfinished.
 """
@@ -19,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -32,6 +37,11 @@ else:
     from check_build import answer_of, verify  # type: ignore[import-not-found, no-redef]
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
 
+PACKAGES, KERNELS, TRIAL = "packages", "kernels", "trial"
+INSTALLED = ".installed"
+"""A file of a result whose packages are complete, and which lacks kernels and checks."""
+TAKING, COMPILING, LOADING = "taking kernels", "compiling kernels", "loading kernels"
+"""How compile_kernels.py begins its lines."""
 MISMATCH = re.compile(r"Hash mismatch for `([^`]+)`.*?Expected:\s*sha256:(\w+).*?Computed:\s*sha256:(\w+)", re.DOTALL)
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 CHECK_SECONDS = 600
@@ -217,8 +227,30 @@ def driver_library() -> str:
     return found[1] if found else sys.exit("libcuda.so.1 is missing: it comes with NVIDIA's driver")
 
 
-def compile_kernels(job: dict[str, Any]) -> None:
-    """Compiles the kernels that the engine needs in its start, for the rig's GPUs; exits with the compiler's error."""
+def have_kernels(job: dict[str, Any]) -> str:
+    """Takes the kernels that a builder compiled, and compiles the others; returns who made them.
+
+    They are those that the engine needs in its start, for the rig's GPUs. Exits with the compiler's error.
+    """
+    compiler, maker = job["compiler"], str(job["manifest"]["built_by"])
+    status, lines = run_kernels(job)
+    if status:
+        errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
+        sys.exit(f"compiling kernels: {in_short((errors or lines or [f'exit status {status}'])[0])}")
+    return compiler["made"]["by"] if any(line.startswith(TAKING) for line in lines) else maker
+
+
+def try_kernels(job: dict[str, Any]) -> None:
+    """Loads the kernels that a builder compiled; exits with the error of the first that does not load."""
+    with tempfile.TemporaryDirectory() as work:
+        status, lines = run_kernels(job | {"work": work}, "--load")
+    if status:
+        said = lines[-1] if lines and status > 0 else f"exit status {status}"
+        sys.exit(f"loading kernels: {in_short(said)}")
+
+
+def run_kernels(job: dict[str, Any], *options: str) -> tuple[int, list[str]]:
+    """Runs compile_kernels.py with the environment's Python and its compiler; its exit status and lines."""
     compiler = job["compiler"]
     total_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     own = {
@@ -226,11 +258,14 @@ def compile_kernels(job: dict[str, Any]) -> None:
         "FLASHINFER_WORKSPACE_BASE": job["work"],
         "MAX_JOBS": str(max(1, min(os.cpu_count() or 1, total_mib // MIB_OF_A_COMPILER))),
     }
-    words = [f"{job['result']}/bin/python", "-I", compiler["program"], *compiler["kernels"]]
-    status, lines = follow(words, engine_environment(job) | own, ("compiling kernels",))
-    if status:
-        errors = [line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)]
-        sys.exit(f"compiling kernels: {' '.join((errors or lines or [f'exit status {status}'])[0].split())[-600:]}")
+    words = [f"{job['result']}/bin/python", "-I", compiler["program"], "--keep", f"{job['result']}/{compiler['kept']}"]
+    words += ["--made", compiler["made"]["folder"], *options] if compiler["made"] else []
+    return follow([*words, *compiler["kernels"]], engine_environment(job) | own, (TAKING, COMPILING, LOADING))
+
+
+def in_short(line: str) -> str:
+    """The end of a line, without what aligns it."""
+    return " ".join(line.split())[-600:]
 
 
 def engine_environment(job: dict[str, Any]) -> dict[str, str]:
@@ -265,8 +300,19 @@ def check_runs(job: dict[str, Any]) -> list[str]:
     return answers
 
 
-def main(job: dict[str, Any]) -> None:
-    """Unpacks uv, verifies, builds and checks; writes the manifest only after all of that."""
+def main(job: dict[str, Any], part: str = "") -> None:
+    """Does one part of the job, or packages and kernels."""
+    if part == TRIAL:
+        try_kernels(job)
+        return
+    if part != KERNELS:
+        install(job)
+    if part != PACKAGES:
+        finish(job)
+
+
+def install(job: dict[str, Any]) -> None:
+    """Unpacks uv, verifies, and installs the packages and what makes a compiler of them."""
     result, work = Path(job["result"]), Path(job["work"])
     empty(result)
     uv = unpack_uv(Path(job["uv"]["file"]), job["uv"]["sha256"], work)
@@ -278,10 +324,16 @@ def main(job: dict[str, Any]) -> None:
     provide(packages, job["provides"])
     if compiler := job["compiler"]:
         make_cuda_home(result / compiler["home"], packages / compiler["folder"])
-        if compiler["kernels"]:
-            compile_kernels(job)
-    answers = check_runs(job)
-    manifest = {**job["manifest"], "answers": answers}
+    (result / INSTALLED).touch()
+
+
+def finish(job: dict[str, Any]) -> None:
+    """Adds the kernels and runs the checks; writes the manifest only after all of that."""
+    result, manifest = Path(job["result"]), dict(job["manifest"])
+    if job["compiler"] and job["compiler"]["kernels"]:
+        manifest["built_by"] = have_kernels(job)
+    manifest["answers"] = check_runs(job)
+    (result / INSTALLED).unlink()
     (result / "manifest.json").write_text(json.dumps(manifest, indent=1, sort_keys=True))
 
 
@@ -292,11 +344,12 @@ def empty(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    wanted = json.loads(Path(sys.argv[1]).read_text())
+    wanted, part = json.loads(Path(sys.argv[1]).read_text()), (*sys.argv[2:], "")[0]
     try:
-        main(wanted)
+        main(wanted, part)
     except BaseException as error:
-        empty(Path(wanted["result"]))  # do not keep gigabytes of an unfinished build
+        if part != TRIAL:
+            empty(Path(wanted["result"]))  # do not keep gigabytes of an unfinished build
         if isinstance(error, OSError):
             sys.exit(f"{error.filename or 'the environment'}: {error.strerror}")
         raise

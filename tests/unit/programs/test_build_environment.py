@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import subprocess
 import zipfile
 from pathlib import Path
@@ -158,7 +159,15 @@ def job_of(result: Path, python: str) -> dict[str, Any]:
     (result / "bin").mkdir()
     (result / "bin/python").write_text(f"#!/bin/sh\n{python}\n")
     (result / "bin/python").chmod(0o755)
-    compiler = {"home": "cuda", "program": "/p.py", "kernels": ["a:b"], "compute_capabilities": ["8.6", "9.0"]}
+    compiler = {
+        "folder": "nvidia/cu13",
+        "home": "cuda",
+        "kept": "kernels",
+        "program": "/p.py",
+        "kernels": ["a:b"],
+        "compute_capabilities": ["8.6", "9.0"],
+        "made": None,
+    }
     return {
         "work": "/w",
         "result": str(result),
@@ -166,6 +175,7 @@ def job_of(result: Path, python: str) -> dict[str, Any]:
         "wheels": None,
         "python_mirror": None,
         "compiler": compiler,
+        "manifest": {"name": "sglang-1", "built_by": "gpu2"},
     }
 
 
@@ -173,10 +183,10 @@ def test_kernels_are_compiled_for_the_cards_of_the_rig_with_the_compiler_of_the_
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said = 'echo "$FLASHINFER_CUDA_ARCH_LIST|$CUDA_HOME|$PATH|$FLASHINFER_WORKSPACE_BASE|$*"'
-    program.compile_kernels(job_of(tmp_path, said))
+    assert program.have_kernels(job_of(tmp_path, said)) == "gpu2"
     (line,) = capfd.readouterr().out.splitlines()
     path = f"{tmp_path}/bin:{tmp_path}/cuda/bin:/usr/bin:/bin"
-    assert line == f"8.6 9.0|{tmp_path}/cuda|{path}|/w|-I /p.py a:b"
+    assert line == f"8.6 9.0|{tmp_path}/cuda|{path}|/w|-I /p.py --keep {tmp_path}/kernels a:b"
 
 
 @pytest.mark.parametrize(
@@ -191,5 +201,64 @@ def test_a_kernel_that_does_not_compile_ends_the_build_with_the_compilers_error(
     tmp_path: Path, output: str, said: str
 ) -> None:
     with pytest.raises(SystemExit) as found:
-        program.compile_kernels(job_of(tmp_path, output))
+        program.have_kernels(job_of(tmp_path, output))
     assert str(found.value) == f"compiling kernels: {said}"
+
+
+MADE = {"folder": "/made", "by": "gpu1"}
+
+
+@pytest.mark.parametrize(("line", "maker"), [("taking kernels 1/1: b", "gpu1"), ("compiling kernels 1/1: b", "gpu2")])
+def test_the_maker_of_a_build_is_the_builder_only_where_its_kernels_were_taken(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], line: str, maker: str
+) -> None:
+    job = job_of(tmp_path, f"echo '{line}'; echo \"$*\"")
+    job["compiler"]["made"] = MADE
+    assert program.have_kernels(job) == maker
+    assert capfd.readouterr().out.splitlines()[-1] == f"-I /p.py --keep {tmp_path}/kernels --made /made a:b"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("echo 'loading kernels 1/1: b'; echo 'OSError: b.so: invalid ELF header'; exit 1", "OSError: b.so: inv"),
+        ("echo 'loading kernels 1/1: b'; kill -SEGV $$", "exit status -11"),
+    ],
+)
+def test_a_builders_kernels_that_do_not_load_are_named_and_nothing_is_touched(
+    tmp_path: Path, output: str, said: str
+) -> None:
+    job = job_of(tmp_path, f'test "$FLASHINFER_WORKSPACE_BASE" != /w && test -w "$TMPDIR" || exit 3; {output}')
+    job["compiler"]["made"] = MADE
+    with pytest.raises(SystemExit) as found:
+        program.main(job, program.TRIAL)
+    assert str(found.value).startswith(f"loading kernels: {said}")
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_the_parts_of_a_job_make_what_the_whole_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "driver_library", lambda: "/usr/lib/libcuda.so.1")
+    monkeypatch.setattr(program, "unpack_uv", lambda *_: Path("uv"))
+    installed: list[Path] = []
+
+    def install(job: dict[str, Any], _: Path) -> None:
+        result = Path(job["result"])
+        packages(result / "lib/python3.12/site-packages")
+        job_of(result, "echo fine")
+        installed.append(result)
+
+    monkeypatch.setattr(program, "make", install)
+    trees = []
+    for name, parts in (("whole", ("",)), ("parts", (program.PACKAGES, program.KERNELS))):
+        (tmp_path / name).mkdir()
+        job = job_of(tmp_path / name, "") | {"uv": {"file": "", "sha256": ""}, "files": {}, "provides": {}}
+        job["checks"] = [[["bin/python"], "fine"]]
+        for part in parts:
+            assert not (tmp_path / name / "manifest.json").exists()
+            program.main(job, part)
+        trees.append(sorted(str(path.relative_to(tmp_path / name)) for path in (tmp_path / name).rglob("*")))
+        manifest = json.loads((tmp_path / name / "manifest.json").read_text())
+        assert (manifest["built_by"], manifest["answers"]) == ("gpu2", ["fine"])
+    assert trees[0] == trees[1]
+    assert len(installed) == 2, "once each"
+    assert program.INSTALLED not in trees[0]

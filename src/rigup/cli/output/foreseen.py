@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rigup.facts.probe import Probe
 from rigup.layout import weights_folder
+from rigup.operations.builds.builders import kernel_builders, names_of
 from rigup.operations.builds.source import name_of
 from rigup.operations.weights.checkpoint import step_name
 from rigup.plan import Build, Plan
 from rigup.preflight.checks import unpacked_bytes
 from rigup.run.result import Change
-from rigup.settings import HostSettings
+from rigup.settings import Builder, HostSettings
 from rigup.units import bytes_text, seconds_text
 
 LINKS = {"1 Gbit/s": 125_000_000, "100 Mbit/s": 12_500_000}
@@ -38,7 +39,7 @@ def sentences(
     builds = [build for name, build in named.items() if {f"build {name}", f"image {name}"} & {*steps}]
     return [
         *_transfers(plans, steps, probe, builds, settings, offered or {}),
-        *(text for build in builds if (text := _made(build, probe))),
+        *(text for build in builds if (text := _made(build, probe, settings.builders))),
         *_of_nvidia(plans, steps, builds),
         *_reboots(steps),
     ]
@@ -85,7 +86,7 @@ def _times(count: int, links: Mapping[str, int]) -> str:
     return ", ".join(f"{seconds_text(count / speed)} at {name}" for name, speed in links.items())
 
 
-def _made(build: Build, probe: Probe) -> str:
+def _made(build: Build, probe: Probe, builders: tuple[Builder, ...]) -> str:
     """How a build is made, and how long that takes; "" if it is only downloaded, or comes from a builder."""
     if build.environment:
         size = "size not in rigup.lock"
@@ -94,7 +95,7 @@ def _made(build: Build, probe: Probe) -> str:
                 f"{bytes_text(build.environment.bytes)}, about {bytes_text(unpacked_bytes(build.environment))} unpacked"
             )
         packages = f"{len(build.environment.files)} Python packages"
-        return f"install {build.engine} {build.version}: {packages}, {size}{_kernels(build)}"
+        return f"install {build.engine} {build.version}: {packages}, {size}{_kernels(build, builders)}"
     if build.method == "source" and build.made_for:
         return f"compile {build.engine} {build.version} for CUDA: longer than without CUDA; no measured time"
     if build.method == "source" and probe.cpus:
@@ -111,14 +112,16 @@ def _of_nvidia(plans: Sequence[Plan], steps: Sequence[str], builds: Sequence[Bui
         yield "install NVIDIA's packages: their size is unknown until the host has their lists"
 
 
-def _kernels(build: Build) -> str:
-    """What of an environment is compiled."""
+def _kernels(build: Build, builders: tuple[Builder, ...]) -> str:
+    """What of an environment is compiled, by the host or by a builder."""
     compiler = build.own_compiler
     if compiler is None or not compiler.kernels:
         return ""
     seconds = sum(compiler.seconds.get(kernel, 0) for kernel in compiler.kernels) * len(compiler.compute_capabilities)
     cards = " and ".join(compiler.compute_capabilities)
-    return f"; compile GPU kernels for compute capability {cards}: about {seconds_text(seconds)} on 2 cores"
+    others = names_of(kernel_builders(build, builders))
+    once = f", or take those of {others}" if others else ""
+    return f"; compile GPU kernels for compute capability {cards}{once}: about {seconds_text(seconds)} on 2 cores"
 
 
 def _reboots(steps: Sequence[str]) -> Iterator[str]:

@@ -1,21 +1,19 @@
 """An engine build from source on a host: immutable, and published under its name only after a check.
 
 The name contains a hash of everything that the binary depends on, so a folder of this name is this build. The host
-compiles it, or gets it from the builder that the inventory names (records.py).
+compiles it, or gets it from the builder that the inventory names (builders.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import gevent
 from gevent.lock import RLock
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
@@ -28,6 +26,7 @@ from rigup.host import Host
 from rigup.lock import LockedSource
 from rigup.operations.apt.packages import debian_packages, have_versions
 from rigup.operations.builds import builders_at_work
+from rigup.operations.builds.builders import awaited, forget, names_of, receive, record, unpacked_folder
 from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 # syncing an environment of several gigabytes to a slow disk takes long
 PUBLISH_SECONDS = 1200
-SEND_SECONDS = 600
-WAIT_SECONDS = 0.5
 
 Check = tuple[tuple[str, ...], str]
 """argv of a command, relative to a build's folder, and the text that its output must contain."""
@@ -95,11 +92,6 @@ def source_build(
     yield step(_provide, build, build_name, check, source, builders)
 
 
-def names_of(builders: tuple[Builder, ...]) -> str:
-    """The builders' names, as messages have them."""
-    return " or ".join(builder.name for builder in builders)
-
-
 def _provide(
     host: Host, build: Build, name: str, check: Check, source: PackageSource, builders: tuple[Builder, ...]
 ) -> None:
@@ -113,9 +105,7 @@ def _provide(
             _compile(host, build, name, check, source)
         elif not _take(host, builders, build, name, check, source):
             _compile(host, build, name, check, source)
-            for builder in builders:
-                if builder.name == host.name:
-                    _record(host, builder, name)
+            record(host, builders, name)
     finally:
         builders_at_work.finish(host.name, name)
 
@@ -242,38 +232,16 @@ def publish(host: Host, name: str) -> None:
     """Publishes the result of a build: hands it to root, makes it read-only, and renames it."""
     if not has_result(host, name):
         raise HostFailed(f"{host.name}: build {name} produced no result", "run rigup apply again to rebuild it")
-    put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3"'
-    words, doing = (result_folder(name), f"{layout.BUILDS}/{name}", work_folder(name)), f"installing build {name}"
-    remote.script(host, put, *words, doing=doing, timeout=PUBLISH_SECONDS)
-
-
-def _record(host: Host, builder: Builder, name: str) -> None:
-    """Downloads a build for other hosts. A failure is reported but not fatal."""
-    from rigup.operations.builds.records import ReceivedArchive, keep_archive  # few fleets have builders
-
-    report(Progress(host.name, "engine", text="storing the build for other hosts"))
-    packed = f"{layout.BUILDS}/.packed-{name}.tar.gz"
-    part = builder.folder / f".{name}.{os.getpid()}.part"
-    try:
-        builder.folder.mkdir(parents=True, exist_ok=True)
-        pack = 'rm -f "$2"; tar -C "$1" -czf "$2" "$3"; chmod 644 "$2"'
-        remote.script(host, pack, layout.BUILDS, packed, name, doing=f"packing {name}", timeout=SEND_SECONDS)
-        with ReceivedArchive(part, "wb") as file:
-            if not host.get_file(packed, file):
-                raise HostFailed(f"{host.name}: {packed} could not be read")
-        keep_archive(builder, name, part)
-    except (HostFailed, *remote.CONNECTION_ERRORS) as error:
-        report(Progress(host.name, "engine", text=f"could not store the build: {error}"))
-    finally:
-        part.unlink(missing_ok=True)
-        remote.run(host, "rm", "-f", packed)
+    put = 'chown -R root:root "$1"; chmod -R u=rwX,go=rX "$1"; sync -f "$1"; mv -T "$1" "$2"; rm -rf "$3" "$4"'
+    words = (result_folder(name), f"{layout.BUILDS}/{name}", work_folder(name), unpacked_folder(name))
+    remote.script(host, put, *words, doing=f"installing build {name}", timeout=PUBLISH_SECONDS)
 
 
 def _take(
     host: Host, builders: tuple[Builder, ...], build: Build, name: str, check: Check, source: PackageSource
 ) -> bool:
     """Installs a builder's build on the host; returns False if there is no record or it does not run there."""
-    found = _awaited(host, builders, name) if builders else None
+    found = awaited(host, builders, name) if builders else None
     if found is None and [builder.name for builder in builders] == [CONTROLLER]:
         made = _compiled_here(host, builders[0], build, name, check, source)
         found = (builders[0], made) if made else None
@@ -282,39 +250,15 @@ def _take(
             text = f"{names_of(builders)} has no build {name}; building it here"
             report(Progress(host.name, "engine", text=text))
         return False
-    builder, record = found
+    builder, recorded = found
     try:
-        _send(host, builder, record, check)
+        _send(host, builder, recorded, check)
     except HostFailed as error:
         text = f"the build of {builder.name} does not work here; building it again: {error.message}"
         report(Progress(host.name, "engine", text=text))
-        remote.run(host, "rm", "-rf", _unpacked(name), f"{layout.BUILDS}/.packed-{name}.tar.gz")
+        forget(host, name)
         return False
     return True
-
-
-def _awaited(host: Host, builders: tuple[Builder, ...], name: str) -> tuple[Builder, BuildRecord] | None:
-    """Waits for a builder and returns its record of a build; None if this host is to compile it.
-
-    Of hosts that are builders, the first that comes here compiles.
-    """
-    from rigup.operations.builds.records import read_record
-
-    others = {builder.name for builder in builders} - {host.name}
-    while True:
-        for builder in builders:
-            if record := read_record(builder, name):
-                return builder, record
-        if len(others) < len(builders):
-            waiting_for = {builders_at_work.claim(host.name, name, others)} - {host.name}
-        else:
-            waiting_for = {other for other in others if builders_at_work.expected(other, name)}
-        if not waiting_for:
-            return None
-        text = " or ".join(sorted(waiting_for))
-        jobs.check_cancelled(f"{host.name}: engine: cancelled while {text} was building {name}")
-        report(Progress(host.name, "engine", text=f"waiting for {text}, which is building {name}"))
-        gevent.sleep(WAIT_SECONDS)
 
 
 def _compiled_here(
@@ -344,28 +288,15 @@ def _compiled_here(
     return None
 
 
-def _unpacked(name: str) -> str:
-    return f"{layout.BUILDS}/.unpacked-{name}"
-
-
-_UNPACK = """
-rm -rf "$1"; mkdir -m 755 "$1"
-tar -C "$1" -xzf "$2" --no-same-owner --no-same-permissions; rm -f "$2"
-chmod -R u=rwX,go=rX "$1"; cd "$1/$3"; sha256sum --check --strict --quiet
-"""
-
-
-def _send(host: Host, builder: Builder, record: BuildRecord, check: Check) -> None:
-    """Sends an archive, verifies every file against the record, and runs the check before it publishes the build.
+def _send(host: Host, builder: Builder, recorded: BuildRecord, check: Check) -> None:
+    """Sends a builder's build and runs the check before it publishes it.
 
     Raises HostFailed if it arrived damaged or does not run.
     """
-    name = record.build
+    name = recorded.build
     report(Progress(host.name, "engine", text=f"sending the build of {builder.name}"))
-    packed, unpacked = f"{layout.BUILDS}/.packed-{name}.tar.gz", _unpacked(name)
-    remote.send_file(host, builder.archive(name), packed)
-    words = (unpacked, packed, name)
-    remote.script(host, _UNPACK, *words, doing=f"unpacking {name}", stdin=record.sums, timeout=SEND_SECONDS)
+    receive(host, builder, recorded)
+    unpacked = unpacked_folder(name)
     program = ("python3", f"{layout.PROGRAMS}/check_build.py", f"{unpacked}/{name}", check[1], *check[0])
     jobs.run(host, jobs.Job(layout.job_unit("build", f"check-{name}"), "engine", program, (), private_network=True))
     put = 'sync -f "$1"; mv -T "$1/$2" "$3"; rmdir "$1"; rm -rf "$4"'

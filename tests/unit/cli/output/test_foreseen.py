@@ -14,7 +14,7 @@ from rigup.plan import Build, Checkpoint, DriverPlan, MadeFor, Plan
 from rigup.rig import Rig
 from rigup.run.result import Change
 from rigup.service import Service
-from rigup.settings import HostSettings, PackageSource, WeightsSettings
+from rigup.settings import Builder, HostSettings, PackageSource, WeightsSettings
 
 CHECKPOINT = Checkpoint(repo="org/m", quant="Q4", bytes=12_500_000_000, revision="abc")
 WEIGHTS = "weights org/m Q4"
@@ -137,6 +137,9 @@ def test_kernels_take_as_long_for_each_kind_of_card() -> None:
         "install vllm 0.33.0: 1 Python packages, 4.3 GB, about 9.2 GB unpacked; compile GPU kernels for compute "
         "capability 8.6 and 9.0: about 3 min 20 s on 2 cores"
     )
+    for name, who in (("gpu1", ", or take those of gpu1"), ("controller", "")):
+        fleet = HostSettings(builders=(Builder(name, Path("records")),))
+        assert said(plan(engine), made(engine), settings=fleet)[1].endswith(f" 9.0{who}: about 3 min 20 s on 2 cores")
 
 
 def test_images() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.operations.builds import builders_at_work, controller, records
+from rigup.operations.builds import builders, builders_at_work, controller, records
 from rigup.operations.builds import source as builds
 from rigup.operations.primitives import jobs
 from rigup.operations.primitives.remote import Output
@@ -30,9 +30,10 @@ class Steps:
         self.sendable = True
         monkeypatch.setattr(builds, "refuse_noexec", lambda _: None)
         monkeypatch.setattr(builds, "remote", SimpleNamespace(run=self._ask))
+        monkeypatch.setattr(builds, "forget", lambda *_: None)
         monkeypatch.setattr(jobs, "going", lambda *_: self.running)
         monkeypatch.setattr(builds, "_compile", lambda host, *_, **__: self.done.append(f"{host.name} compiles"))
-        monkeypatch.setattr(builds, "_record", self._record)
+        monkeypatch.setattr(builders, "_record", self._record)
         monkeypatch.setattr(builds, "_send", self._send)
         monkeypatch.setattr(
             records, "read_record", lambda builder, name: name if builder.name in self.records else None
@@ -49,9 +50,9 @@ class Steps:
             raise HostFailed(f"{host.name}: does not run")
         self.done.append(f"{host.name} takes it from {builder.name}")
 
-    def provide(self, name: str, *builders: str) -> list[str]:
+    def provide(self, name: str, *named: str) -> list[str]:
         """What a host does to have the build."""
-        found = tuple(Builder(builder, Path("/nowhere")) for builder in builders)
+        found = tuple(Builder(builder, Path("/nowhere")) for builder in named)
         builds._provide(SimpleNamespace(name=name), BUILD, "b", ((), ""), PackageSource(), found)
         return self.done
 
@@ -121,7 +122,7 @@ def test_it_waits_for_a_builder_that_is_at_work(steps: Steps, monkeypatch: pytes
             else:
                 builders_at_work.finish("a", "b")
 
-    monkeypatch.setattr(builds, "gevent", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(builders, "gevent", SimpleNamespace(sleep=sleep))
     assert steps.provide("b", "a") == (["b takes it from a"] if ends == "recorded" else ["b compiles"])
     assert len(waited) == 3
 
@@ -192,5 +193,5 @@ def test_where_the_first_builder_fails_the_next_compiles(
         else:
             builders_at_work.end("a")
 
-    monkeypatch.setattr(builds, "gevent", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(builders, "gevent", SimpleNamespace(sleep=sleep))
     assert steps.provide("b", "a", "b") == ["b compiles", "b is recorded"]

@@ -79,7 +79,7 @@ def _checkpoint_figures(candidate: Candidate) -> Iterator[Figure]:
     size = bytes_text(checkpoint.bytes) + ("" if checkpoint.bytes_exact else " (not exact)")
     yield checkpoint.label, "size", size, checkpoint.sources.get("bytes", _UNSOURCED)
     read = bytes_text(active_bytes(checkpoint, model))
-    yield checkpoint.label, "read per token", read, "docs/memory.md: active experts, attention, router and head"
+    yield checkpoint.label, "read per token", read, "docs/speed.md: active experts, attention, router and head"
     quality = quality_of(checkpoint, model, candidate.catalogue.qualities)
     level = f"{quality.text}, {quality.figure}" if quality.figure else quality.text
     yield checkpoint.label, "quality", level, quality.source
@@ -120,7 +120,7 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
         measured = [
             found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
         ]
-        source = "; ".join(dict.fromkeys(measured)) or "docs/memory.md: calibration"
+        source = "; ".join(dict.fromkeys(measured)) or "docs/accuracy.md: calibration"
         yield name, "overhead per GPU", f"{most:,} MiB", source
     if candidate.memory_fraction:
         option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"

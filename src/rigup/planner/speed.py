@@ -1,4 +1,4 @@
-"""An estimate of decode speed: a range, from bytes read and bandwidth. docs/memory.md says how far it is off.
+"""An estimate of decode speed: a range, from bytes read and bandwidth. docs/speed.md says how far it is off.
 
 The high end is an empty context with the best efficiencies that were measured, the low end the whole context
 with the worst.

@@ -7,7 +7,7 @@ from rigup.planner.memory.weights import active_bytes
 from rigup.planner.speed import decode_speed
 from tests.unit.planner.asking import FP8, NVFP4, PRO_6000, decided, served
 
-# The high end of docs/memory.md's table: bytes a second from host memory.
+# The high end of docs/speed.md's table: bytes a second from host memory.
 HOST_BYTES_PER_S = 60e9
 Q8_0 = {"model": "MiniMax-M2.1", "quant": "Q8_0", "context": 32_768}
 

@@ -1,4 +1,4 @@
-"""From what starts really took of their GPUs to the constant that plans should count with. Pure; docs/memory.md.
+"""From what starts really took of their GPUs to the constant that plans should count with. Pure; docs/accuracy.md.
 
 The constant is what an engine's own process takes of a GPU: all that is used, less weights, KV cache, and what the
 planner counts for a step. It is never less than the most that was measured and a margin.

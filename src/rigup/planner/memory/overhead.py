@@ -1,6 +1,6 @@
 """What an engine takes of a GPU beside weights and KV cache, and of the host. The few calibrated constants are here.
 
-Each constant is explained, with predicted against measured, in docs/memory.md; nothing else in rigup is
+Each constant is explained in docs/memory.md, with predicted against measured in accuracy.md; nothing else in rigup is
 fitted to measurements.
 """
 
@@ -21,7 +21,7 @@ LLAMA_CPP_RUNTIME = 900 * MIB
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
 # What a plan keeps free on each GPU beyond what it counts, MiB, wherever that is its own choice; less is warned of. A
-# judgement: the largest errors of docs/memory.md are 864 MiB (KV cache of the verified vLLM row) and 1.0 GiB (fullest
+# judgement: the largest errors of docs/accuracy.md are 864 MiB (KV cache of the verified vLLM row) and 1.0 GiB (fullest
 # card of the RTX 3090 row), and llama-server's own --fit-target is 1,024 (b11434 --help).
 MARGIN_MIB = 1024
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.

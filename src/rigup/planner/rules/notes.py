@@ -64,7 +64,7 @@ def pruned_experts(candidate: Candidate) -> Iterator[Complaint]:
 
 @warns(
     "memory-margin",
-    "docs/memory.md: errors of the estimate, and the memory that llama-server's --fit-target keeps free",
+    "docs/accuracy.md: errors of the estimate, and the memory that llama-server's --fit-target keeps free",
 )
 def memory_margin(candidate: Candidate) -> Iterator[Complaint]:
     """A plan that fits by less than the error of the estimate may fail to start."""

@@ -1,6 +1,6 @@
 """Asks an engine about every plan of the matrix, and keeps what it says.
 
-    python -m tests.oracle.ask ENVIRONMENT [--engine vllm] [--minutes 60] [--jobs 2] [--only WORDS]
+    python -m tests.oracle.ask ENVIRONMENT [--engine vllm] [--minutes 60] [--jobs 2] [--only WORDS] [--stale]
 
 ENVIRONMENT: a folder that has the engine's CUDA wheel, as `rigup` installs it. It asks what was never asked or whose
 plan changed since, and ends after so many minutes; the next run goes on. The answers are in answers/, a line each.
@@ -90,6 +90,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="pairs whose name contains this")
     parser.add_argument("--again", action="store_true", help="also those that were answered")
+    parser.add_argument("--stale", action="store_true", help="only those that were answered and whose plan changed")
     args = parser.parse_args()
     path, judge = ANSWERS / f"{args.engine}-{RELEASES[args.engine]}.jsonl", judge_digest(args.engine)
     answers, until, writing = read_answers(path), time.monotonic() + 60 * args.minutes, Lock()
@@ -99,6 +100,7 @@ def main() -> int:
         pair
         for name, pair in every.items()
         if args.only in name
+        and (not args.stale or name in answers)
         and (args.again or answers.get(name, {}).get("asked") != pair.digest or answers[name]["judge"] != judge)
     ]
     print(f"{len(every)} pairs, {len(wanted)} to ask", flush=True)

@@ -19,6 +19,7 @@ from rigup.planner.memory.loading import (
     draft_attention,
     draft_of,
     draft_weights,
+    encoder_bytes,
     in_flight_tokens,
     state_blocks,
     tower_bytes,
@@ -123,6 +124,7 @@ def _shape(candidate: Candidate) -> _RankBytes:
     sampling = sampler(candidate.engine.name, candidate.version, model, candidate.sequences)
     # vLLM measures the peak of a start profile that samples after the model has run.
     steps[-1] = max(activations, sampling) if candidate.engine.name == "vllm" else steps[-1] + sampling
+    steps[0] += encoder_bytes(candidate)
     runtime = candidate.runtime
     process = runtime.total
     overheads = [process + step for step in steps]

@@ -4,11 +4,14 @@
 usage: cuda_rules.py FOLDER_OF_GGML_CUDA
 
 Prints them as they are, but for two places: the search for CUDA graphs at the end of one, and a kernel's address that
-is a truth value here. A name that another release has no more ends it, which ends the build that asked: look there again.
+is a truth value here. A name that another release no longer has ends it, and so the build that asked.
 """
+
+from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 WANTED = (
@@ -48,7 +51,7 @@ KERNEL = "ggml_cuda_get_fattn_vec_case(Q->ne[0], K->type, V->type) == nullptr"
 COMPILED = "!vector_kernel_is_compiled(Q->ne[0], K->type, V->type)"
 
 
-def definitions(lines, beginning):
+def definitions(lines: Sequence[str], beginning: str) -> Iterator[str]:
     """The definitions that begin so: one line, or up to the brace in the first column that closes it."""
     for at, line in enumerate(lines):
         if not re.match(beginning, line):
@@ -60,7 +63,8 @@ def definitions(lines, beginning):
             yield "\n".join(lines[at : end + 1])
 
 
-def main(folder):
+def main(folder: str) -> None:
+    """Prints every definition, or ends with the name of the file that lacks one."""
     for name, beginning in WANTED:
         found = list(definitions((Path(folder) / name).read_text().splitlines(), beginning))
         if not found:

@@ -11,8 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifndef RIG
 #define RIG "/etc/lab-gpus/rig"
 #define STATE "/run/lab-gpus/"
+#endif
 #define LOADED STATE "loaded"
 #define MOST_GPUS 64
 #define LINE 512

@@ -61,7 +61,7 @@ PROMPTS = ("Tell me of the sea. " * 8, "0123456789 " * 30, "abc")
 TOKENS = 12
 # Experts in MXFP4: the processor has kernels for a copy in another order, which a card does not hold.
 TOLERANCE = {"compressed": 0.02}
-BUFFER = re.compile(r"CUDA(\d) (model|KV|RS|state|compute) buffer size = +([\d.]+) MiB")
+BUFFER = re.compile(r"CUDA(\d) (?:DSV4 \w+ )?(model|KV|RS|state|compute) buffer size = +([\d.]+) MiB")
 PAGE_MIB = 2
 RUNTIME_MIB = LLAMA_CPP_RUNTIME / MIB
 OF_CARDS = (

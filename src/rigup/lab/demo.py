@@ -79,7 +79,7 @@ def show(keep: bool, prefix: str, gpus: str | None = None) -> None:
             print(f"  take it down:  {prefix}.venv/bin/rigup lab down {NAME}")
         else:
             lab.down()
-            log("removed the machine; builds and downloads are kept for the next run")
+            log(f"removed the machine; {'downloads' if gpus else 'builds and downloads'} are kept for the next run")
 
 
 def run_it(inventory: str, *options: str) -> None:

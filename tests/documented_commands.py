@@ -93,6 +93,7 @@ _PAGE = "tests/slow/test_lab_whole.py"
 # Run by another test, with names of its own: its file, and what in it runs them.
 ELSEWHERE = {
     "bin/demo": ("tests/unit/lab/test_demo.py", "bin/demo"),
+    'bin/demo --gpus "4x RTX 3090"': ("tests/unit/lab/test_demo.py", '"--gpus", "4x RTX 3090"'),
     "bin/gpu-check": ("tests/unit/test_gpu_check.py", 'bin/gpu-check", pack'),
     "rigup model add unsloth/gpt-oss-120b-GGUF:Q8_0": (
         "tests/unit/cli/test_model_add.py",

@@ -1,4 +1,4 @@
-"""A fleet that serves tiny models of tests/tiny on one machine without GPUs, from `model add` on."""
+"""A fleet that serves tiny models of tests/tiny on one machine, from `model add` on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from tests.lab.fleet import Fleet
 class TinyFleet(Fleet):
     """A fleet whose hub serves root/served; the machines of the lab have the memory of this one."""
 
+    gpus: str | list[str] = []
+    """Of the machine; more than none are the lab's."""
+
     def describe_services(self, services: dict[str, dict[str, Any]], hub: str, more: str = "") -> None:
         """Writes the fleet: one host with all of these services. more: further lines."""
         self.describe()
         services = {name: {"expected_answer": None, **one} for name, one in services.items()}  # weights are random
         memory = int(self.host.tell("sed -n 's/^MemTotal: *\\([0-9]*\\).*/\\1/p' /proc/meminfo")) / 2**20
         (self.root / "group_data/boxes.py").write_text(
-            f'rig = {{"gpus": [], "host_memory_gib": {memory:.1f}}}\nservices = {services!r}\nhub = {hub!r}\n'
-            f"builder = {self.builder!r}\n{more}"
+            f'rig = {{"gpus": {self.gpus!r}, "host_memory_gib": {memory:.1f}}}\nservices = {services!r}\n'
+            f"hub = {hub!r}\nbuilder = {self.builder!r}\n{more}"
         )
 
     def add_and_lock(self, repos: Iterable[str], services: dict[str, dict[str, Any]], more: str = "") -> None:

@@ -1,8 +1,8 @@
 """Makes a tiny checkpoint of each class of attention, with random weights: as safetensors, and as GGUF.
 
 It stands for published checkpoints in tests. Names, types and shapes are those that the makers' configuration classes
-and llama.cpp's converter give (classes.json, written by collect.py); made here with the standard library alone, the
-same bytes on every machine. The formats: huggingface/safetensors README.md; ggml-org/ggml docs/gguf.md, version 3.
+and llama.cpp's converter give (classes.json, written by collect.py); made here, the same bytes on every machine. The
+formats: huggingface/safetensors README.md; ggml-org/ggml docs/gguf.md, version 3.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rigup.layer_range import layer_numbers
+from rigup.quantisation.ggml_types import GGML_TYPES
 from tests.tiny_minimax_m2 import byte_letters
 
 CLASSES: dict[str, Any] = json.loads((Path(__file__).parent / "classes.json").read_text())
@@ -25,16 +26,7 @@ TEMPLATE = "{% for message in messages %}{{ message.role }}: {{ message.content 
 # Of GGUF: the type of a value, how struct packs it, and what a tensor's type has: its number, bytes, elements.
 VALUES = {"UINT32": (4, "I"), "INT32": (5, "i"), "FLOAT32": (6, "f"), "BOOL": (7, "?"), "UINT64": (10, "Q")}
 STRING, ARRAY = 8, 9
-TENSORS = {
-    "F32": (0, 4, 1),
-    "F16": (1, 2, 1),
-    "Q8_0": (8, 34, 32),
-    "Q4_K": (12, 144, 256),
-    "Q6_K": (14, 210, 256),
-    "I32": (26, 4, 1),
-    "BF16": (30, 2, 1),
-    "MXFP4": (39, 17, 32),
-}
+TENSORS = {known.name: (number, known.bytes, known.elements) for number, known in GGML_TYPES.items()}
 NORMAL, CONTROL, UNUSED = 1, 3, 5
 ALIGNMENT = 32
 # The output knows printable ASCII only, so that an answer is always some text.

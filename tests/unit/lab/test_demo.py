@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from rigup.errors import MissingTool
 from rigup.lab import demo
+from rigup.lab.hub.server_process import StandInHub
 from rigup.lab.lab import Lab
 
 BIN = Path(__file__).parents[3] / "bin"
@@ -54,10 +56,33 @@ def test_what_it_tells_to_run_works_for_who_called(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], prefix: str
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
-    demo.look_around(prefix)
+    demo.look_around(prefix, demo.INVENTORY)
     commands = [line.partition(":  ")[2].strip() for line in capsys.readouterr().out.splitlines()[2:]]
     assert commands[0] == f"{prefix}ssh -F /c/rigup/lab/labs/demo/ssh_config demo1"
     assert commands[-1] == f"{prefix}.venv/bin/rigup diff inventories/demo.py"
+
+
+def test_with_gpus_it_applies_the_fleet_of_the_lab(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[object] = []
+    machine = SimpleNamespace(ssh=lambda command, check: SimpleNamespace(stdout=f"{command}\n0, 1206 MiB\n"))
+    lab = SimpleNamespace(folder=SimpleNamespace(inventory=Path("/l/inventory.py")), machines=[machine], down=list)
+    monkeypatch.setattr(Lab, "up", lambda name, hosts, rig, hub, log: said.append((rig, hub)) or lab)
+    monkeypatch.setattr(StandInHub, "start", lambda served, lab: said.append((served, lab)))
+    monkeypatch.setattr(demo.demo_model, "provide", lambda: "served")
+    monkeypatch.setattr(demo, "rigup", lambda *words: said.append(words))
+    assert demo.main(["--gpus", "4x RTX 3090"]) == 0
+    applied = ("apply", "/l/inventory.py", "--yes")
+    assert said == [
+        ("4x RTX 3090", "http://hub:8090"),
+        ("served", "demo"),
+        ("plan", "/l/inventory.py"),
+        (*applied, "--reboot"),
+        applied,
+        ("status", "/l/inventory.py"),
+    ]
+    assert "nvidia-smi" in (out := capsys.readouterr().out) and "0, 1206 MiB\n" in out
 
 
 def run(folder: Path, user: int, *words: str, **environment: str) -> list[str]:

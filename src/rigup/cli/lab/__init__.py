@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from rigup.lab.lab import Lab
     from rigup.lab.machine import Machine
 
-HUB = "http://hub:8090"
-"""The lab's model hub, as its machines reach it."""
-
 EPILOG = """\
 examples:
   rigup lab up --hosts 2              boot lab1 and lab2 with Debian 12 and print how to reach them
@@ -107,7 +104,7 @@ def _verb(parser: argparse.ArgumentParser, function: object) -> None:
 
 def _up(args: argparse.Namespace) -> int:
     from rigup.lab import prerequisites
-    from rigup.lab.hub.server_process import StandInHub
+    from rigup.lab.hub.server_process import HUB, StandInHub
     from rigup.lab.lab import Lab
 
     rig = lab_gpu.rig_of(args.rig)

@@ -29,6 +29,8 @@ from rigup.lab.network.listening_server import listen
 from rigup.lab.network.network import lab_socket
 
 PORT = 8090
+HUB = f"http://hub:{PORT}"
+"""The hub of a lab, as its machines reach it."""
 LFS_MINIMUM = 2**20
 START_PATIENCE_S = 20.0
 

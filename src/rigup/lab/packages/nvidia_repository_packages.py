@@ -141,11 +141,16 @@ def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
             return _library("libcuda.c", "libcuda.so.1", scratch, "-DCUDA_DRIVER", version)
         case "nvidia-open.ko" | "nvidia-proprietary.ko":
             licence = "Dual MIT/GPL" if source == "nvidia-open.ko" else "NVIDIA"
-            return _compiled(["-c", f'-DLICENSE="{licence}"'], "nvidia_module.c", scratch, version)
+            defines = (f'-DLICENSE="{licence}"', f'-DDRIVER_VERSION="{version}"')
+            return _compiled(["-c", *defines], NVML / "nvidia_module.c", scratch)
         case "key":
             return site.key
         case "source":
             return f"{site.source}\n".encode()
+        case "libcudart.so.13" | "libcublas.so.13" | "libcublasLt.so.13":
+            return _compiled(["-shared", "-nostdlib", f"-Wl,-soname,{source}", "-x", "c"], Path("/dev/null"), scratch)
+        case "no objects":
+            return b"!<arch>\n"
         case "empty":
             return b""
     if source.startswith("pin "):
@@ -154,11 +159,11 @@ def _content(source: str, version: str, site: Site, scratch: Path) -> bytes:
 
 
 def _library(source: str, soname: str, scratch: Path, define: str, version: str) -> bytes:
-    return _compiled(["-shared", "-fPIC", f"-Wl,-soname,{soname}", define], source, scratch, version)
+    defines = (define, f'-DDRIVER_VERSION="{version}"')
+    return _compiled(["-shared", "-fPIC", f"-Wl,-soname,{soname}", *defines], NVML / source, scratch)
 
 
-def _compiled(options: list[str], source: str, scratch: Path, version: str) -> bytes:
+def _compiled(options: list[str], source: Path, scratch: Path) -> bytes:
     output = scratch / "compiled"
-    define = f'-DDRIVER_VERSION="{version}"'
-    run(["gcc", "-O1", "-Wall", "-Wextra", *options, define, "-o", output, NVML / source])
+    run(["gcc", "-O1", "-Wall", "-Wextra", *options, "-o", output, source])
     return output.read_bytes()

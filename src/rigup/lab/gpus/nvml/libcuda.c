@@ -116,7 +116,26 @@ static void capability_of(unsigned ordinal, int *major, int *minor)
 static struct Block { char *begin; size_t size; unsigned ordinal; int host; struct Block *next; } *blocks;
 static size_t given[MOST_GPUS];
 
-static size_t memory_of(unsigned ordinal) { return (size_t)number_of(ordinal, "memory_mib", 0) << 20; }
+/* Unified memory, for which NVML has no figure, is the machine's. */
+static size_t memory_of(unsigned ordinal)
+{
+    size_t own = (size_t)number_of(ordinal, "memory_mib", 0) << 20;
+    return own ? own : (size_t)sysconf(_SC_PHYS_PAGES) * PAGE;
+}
+
+/* The file that a process maps a card's memory from, so that others see what it holds. Its pages are zeros. */
+static int file_of(unsigned ordinal)
+{
+    static int files[MOST_GPUS];
+    char name[LINE];
+    if (!files[ordinal]) {
+        snprintf(name, sizeof name, MEMORY_OF_GPU, visible[ordinal]);
+        files[ordinal] = memfd_create(name, MFD_CLOEXEC);
+        if (files[ordinal] < 0 || ftruncate(files[ordinal], (off_t)(memory_of(ordinal) + ALIGNMENT)))
+            files[ordinal] = -1;
+    }
+    return files[ordinal];
+}
 
 static int allocate(void **pointer, size_t size, int host)
 {
@@ -127,7 +146,8 @@ static int allocate(void **pointer, size_t size, int host)
     pthread_mutex_lock(&lock);
     int found = CUDA_OUT_OF_MEMORY;
     if (host || (known((int)current) && given[current] + whole <= memory_of(current))) {
-        char *room = mmap(NULL, whole + ALIGNMENT, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        int file = host ? -1 : file_of(current), flags = MAP_PRIVATE | MAP_NORESERVE | (file < 0 ? MAP_ANONYMOUS : 0);
+        char *room = mmap(NULL, whole + ALIGNMENT, PROT_READ | PROT_WRITE, flags, file, 0);
         struct Block *block = room == MAP_FAILED ? NULL : malloc(sizeof *block);
         if (block) {
             char *begin = (char *)(((uintptr_t)room + ALIGNMENT - 1) & ~(ALIGNMENT - 1));
@@ -284,6 +304,7 @@ static int attribute(unsigned ordinal, int which)
     case 13: return 1800000;                             /* kHz */
     case 14: return 512;                                 /* alignment of textures */
     case 16: return (int)number_of(ordinal, "multiprocessors", 128);
+    case 18: return !number_of(ordinal, "memory_mib", 0); /* shares the machine's memory */
     case 33: text_of(ordinal, "bus", bus); return (int)strtol(bus + 9, NULL, 16);
     case 36: return 10000000;                            /* kHz of memory */
     case 37: return 384;                                 /* bits of the memory's bus */

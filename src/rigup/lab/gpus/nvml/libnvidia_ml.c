@@ -170,8 +170,8 @@ Return nvmlDeviceGetMemoryInfo_v2(Device device, struct Memory2 *into)
     wide(device, "memory_used_mib", &used);
     into->total = total * MIB;
     into->reserved = reserved * MIB;
-    into->used = used * MIB;
-    into->free = (total - reserved - used) * MIB;
+    into->used = used * MIB + held(device->index);
+    into->free = into->total - into->reserved - into->used;
     return SUCCESS;
 }
 

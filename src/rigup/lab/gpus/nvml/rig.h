@@ -5,13 +5,16 @@
  *   /run/lab-gpus/<key>   what has happened to them since the boot: a file whose content replaces the value of that key
  * A key that is in neither is a figure that the GPU does not have: NVML_ERROR_NOT_SUPPORTED.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#ifndef RIG
 #define RIG "/etc/lab-gpus/rig"
 #define STATE "/run/lab-gpus/"
+#endif
 #define LOADED STATE "loaded"
 #define MOST_GPUS 64
 #define LINE 512
@@ -81,6 +84,30 @@ static int has(unsigned index, const char *name)
 {
     char value[LINE];
     return value_of(key_of(index, name), value);
+}
+
+/* What a GPU's memory is mapped from: it is private to a process, and its name shows in the process's /proc/PID/maps. */
+#define MEMORY_OF_GPU "lab-gpu%u"
+
+/* The bytes of a GPU that processes hold, of those whose mappings the caller may read. */
+__attribute__((unused)) static unsigned long long held(unsigned index)
+{
+    char name[LINE], path[LINE], line[LINE];
+    unsigned long long bytes = 0, from, to;
+    DIR *processes = opendir("/proc");
+    snprintf(name, sizeof name, "/memfd:" MEMORY_OF_GPU " ", index);
+    for (struct dirent *each; processes && (each = readdir(processes));) {
+        snprintf(path, sizeof path, "/proc/%.16s/maps", each->d_name);
+        FILE *maps = each->d_name[0] >= '0' && each->d_name[0] <= '9' ? fopen(path, "r") : NULL;
+        while (maps && fgets(line, sizeof line, maps))
+            if (strstr(line, name) && sscanf(line, "%llx-%llx", &from, &to) == 2)
+                bytes += to - from;
+        if (maps)
+            fclose(maps);
+    }
+    if (processes)
+        closedir(processes);
+    return bytes;
 }
 
 static Return check(Device device)

@@ -1,0 +1,214 @@
+"""Asks llama.cpp's own code what each plan of a GGUF file takes of each card, and keeps what it says.
+
+    python -m tests.oracle.sizes FOLDER [--only WORDS] [--again]
+
+FOLDER gets the locked llama.cpp, compiled for CUDA with the lab's compiler, and the judge's program; the next run
+finds them there. Cards are simulated, files are holes (gguf_files.py), and nothing is loaded. It asks what was never
+asked or whose plan changed since. The answers are in answers/, a line each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rigup.cache import cache_folder
+from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.lab.gpus.description import NVML, describe
+from rigup.lab.packages import nvidia_repository_packages as packages
+from rigup.lock import load_lock
+from rigup.plan import Plan
+from rigup.programs.build_source import unpack
+from rigup.sources.archives import fetch_source
+from tests.oracle.ask import ANSWERS, ROOT, read_answers, write_answers
+from tests.oracle.gguf_files import METADATA, MIXES, make, metadata
+from tests.oracle.matrix import RIGS
+from tests.published.catalogue import CONFIGS, MODELS, Published
+from tests.unit.planner.asking import catalogue, decided
+
+RELEASE = "b11434"
+PROGRAM = Path(__file__).parent / "judge/llama_cpp.cpp"
+TOOLKIT = ("cuda-nvcc-13-0", "cuda-cudart-13-0", "libcublas-13-0")
+LIBRARIES = ("llama-common", "llama")
+DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release"
+# Where the simulated driver reads the cards from: the folder that a process runs in.
+HERE = ("-Wl,-soname,libcuda.so.1", '-DRIG="rig"', '-DSTATE="./"', "-DCUDA_DRIVER", '-DDRIVER_VERSION="580.178.04"')
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """One file on one rig. plan: rigup's, which is "ok"."""
+
+    checkpoint: CheckpointEntry
+    published: Published
+    rig: str
+    plan: Plan
+
+    @property
+    def name(self) -> str:
+        """As of `name_of`."""
+        return name_of(self.checkpoint, self.rig)
+
+    @property
+    def cards(self) -> str:
+        """Those that the service sees, as the lab describes them."""
+        names = [self.plan.rig.gpus[one.gpu].name for one in self.plan.memory]
+        return describe({"gpus": names}, "judge")
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of the server, but for the path of the model."""
+        words = list(self.plan.command[1:])
+        at = words.index("--model")
+        return [*words[:at], *words[at + 2 :]]
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The file's metadata."""
+        model = catalogue().models_by_name[self.checkpoint.model]
+        config = CONFIGS[self.published.config]["config"]
+        return metadata(self.published.gguf_architecture, config, model.context)
+
+    @property
+    def digest(self) -> str:
+        """Of all that is asked."""
+        asked = [self.cards, self.arguments, self.keys, self.checkpoint.quant, self.published.experts]
+        return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def name_of(checkpoint: CheckpointEntry, rig: str) -> str:
+    """ "org/name Q4_K_M on 4x RTX 3090"."""
+    return f"{checkpoint.repo} {checkpoint.quant} on {rig}"
+
+
+@cache
+def files() -> tuple[tuple[CheckpointEntry, Published], ...]:
+    """Catalogued GGUF files of known metadata and types."""
+    known = {one.gguf: one for one in MODELS if one.gguf_architecture in METADATA}
+    every = (one for one in catalogue().checkpoints if one.scheme == "gguf")
+    return tuple((one, known[one.repo]) for one in every if one.repo in known and one.quant in MIXES)
+
+
+def sizings(names: Container[str] | None = None) -> Iterator[Sizing]:
+    """Every plan that is "ok" of such a file. names: of those wanted; None for all."""
+    for checkpoint, published in files():
+        asked = {"checkpoint": checkpoint.repo, "quant": checkpoint.quant, "engine": "llama.cpp"}
+        for rig, host_memory_gib in RIGS.items():
+            if names is None or name_of(checkpoint, rig) in names:
+                plan = decided(rig, asked, host_memory_gib)
+                if plan.verdict == "ok" and plan.memory:
+                    yield Sizing(checkpoint, published, rig, plan)
+
+
+def judge_digest() -> str:
+    """Of the programs that answer."""
+    own = (PROGRAM, Path(__file__).with_name("gguf_files.py"), NVML / "ggml_cuda.cpp", NVML / "cuda_rules.py")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:16]
+
+
+def run(*words: str | Path, **options: Any) -> None:
+    """Runs a command that must succeed."""
+    subprocess.run(["nice", *words], check=True, stdout=subprocess.DEVNULL, **options)
+
+
+def lay_out_toolkit(folder: Path) -> Path:
+    """Unpacks the lab's toolkit into a folder, and returns it."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for package in packages.build("nvidia", packages.Site("debian12", b"", ""), Path(scratch)):
+            if package.path.name.startswith(TOOLKIT):
+                run("dpkg-deb", "--extract", package.path, folder)
+    return folder
+
+
+def build(folder: Path) -> Path:
+    """The judge's program in a folder that gets llama.cpp; compiled as the plan of an RTX 3090 has it."""
+    program, made = folder / "judge", folder / f"made-{judge_digest()}"
+    if made.exists():
+        return program
+    folder.mkdir(parents=True, exist_ok=True)
+    cuda = lay_out_toolkit(folder / "root") / "usr/local/cuda-13.0"
+    run("gcc", "-shared", "-fPIC", "-O1", *HERE, "-o", folder / "libcuda.so.1", NVML / "libcuda.c")
+    (source,) = (one for one in load_lock(ROOT / "rigup.lock").sources if one.engine == "llama.cpp")
+    archive = fetch_source(source, cache_folder() / "sources", lambda done, total: None)
+    tree = unpack(archive, source.root, folder / "source")
+    plan = decided("1x RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "quick_build": True})
+    assert plan.build
+    (folder / "included.cmake").write_text(plan.build.cmake)
+    kept = [flag for flag in plan.build.flags if not flag.startswith("-DCMAKE_CUDA_COMPILER=")]
+    here = [f"-DCMAKE_CUDA_COMPILER={cuda}/bin/nvcc", f"-DCUDAToolkit_ROOT={cuda}"]
+    included = f"-DCMAKE_PROJECT_INCLUDE={folder}/included.cmake"
+    run("cmake", "-S", tree, "-B", folder / "build", "-G", "Ninja", *kept, *here, included)
+    run("cmake", "--build", folder / "build", "--target", *LIBRARIES)
+    headers = [f"-I{tree}/{name}" for name in ("include", "common", "ggml/include", "src", "vendor")]
+    archives = ["-Wl,--start-group", *sorted(map(str, (folder / "build").rglob("*.a"))), "-Wl,--end-group"]
+    libraries = [str(folder / "libcuda.so.1"), "-lgomp", "-lpthread", "-ldl", f"-Wl,-rpath,{folder}"]
+    run("g++", "-std=c++17", "-w", *headers, PROGRAM, "-o", program, *archives, *libraries)
+    made.touch()
+    return program
+
+
+def ask(program: Path, sizing: Sizing, model: Path) -> dict[str, list[int]]:
+    """Bytes of model, context and buffers, by device; a draft's own added to the latter two."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rig").write_text(sizing.cards)
+        (Path(folder) / "loaded").write_text(f"{DRIVER}\n")
+        words = [str(program), "sizes", "--model", str(model), *sizing.arguments]
+        variables = {key: value for key, value in os.environ.items() if not key.startswith(("LLAMA_", "CUDA_"))}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=folder, env=variables)
+    found: dict[str, list[int]] = {}
+    for line in done.stdout.splitlines():
+        what, device, *sizes = line.split()
+        if what in ("model", "draft", "own-draft"):
+            own = [0, *map(int, sizes[1:])] if what == "own-draft" else list(map(int, sizes))
+            found[device] = [one + other for one, other in zip(found.get(device, [0, 0, 0]), own, strict=True)]
+    if done.returncode or not found:
+        raise ValueError(f"{sizing.name}: {(done.stderr + done.stdout)[-600:]}")
+    return found
+
+
+def main() -> int:
+    """Asks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="plans whose name contains this")
+    parser.add_argument("--again", action="store_true", help="also those that were answered")
+    args = parser.parse_args()
+    folder = args.folder.resolve()
+    program, judge, path = build(folder), judge_digest(), ANSWERS / f"llama.cpp-{RELEASE}.jsonl"
+    answers, kept, every = read_answers(path), {}, list(sizings())
+    kept = {one.name: answers[one.name] for one in every if one.name in answers}
+    began, asked = time.monotonic(), 0
+    for sizing in every:
+        same = kept.get(sizing.name, {}).get("asked") == sizing.digest and kept[sizing.name]["judge"] == judge
+        if args.only not in sizing.name or (same and not args.again):
+            continue
+        quant, published = sizing.checkpoint.quant, sizing.published
+        model = folder / f"{published.gguf.rpartition('/')[2]}-{quant}-{judge}.gguf"
+        try:
+            if not model.exists():
+                config = CONFIGS[published.config]["config"]
+                make([str(program)], model, sizing.keys, quant, config, published.experts)
+            said: dict[str, Any] = {"devices": ask(program, sizing, model)}
+        except (ValueError, KeyError) as error:
+            said = {"failed": str(error)}
+            print(f"{sizing.name}: {error!r}"[:400], flush=True)
+        kept[sizing.name] = {"id": sizing.name, "asked": sizing.digest, "judge": judge, **said}
+        asked += 1
+        write_answers(path, kept)
+    print(f"{len(every)} plans, {asked} asked in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,10 +7,7 @@ from typing import Literal
 
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.engine_memory import MEMORY_OPTIONS, SEQUENCES
-from rigup.planner.memory.cpu import place_on_cpu
 from rigup.planner.memory.host import kept_for_system_mib, needed_mib, prompt_cache_mib, total_mib
-from rigup.planner.memory.llama_cpp import place_llama_cpp
-from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import Placement, capacities
 from rigup.units import MIB
 
@@ -83,9 +80,18 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
 
 
 def _place(candidate: Candidate, rooms: list[float]) -> Placement:
+    """Places it as its engine does; that code is imported for its first candidate, since most rigs run one engine."""
     if candidate.engine.name == "llama.cpp":
+        from rigup.planner.memory.llama_cpp import place_llama_cpp
+
         return place_llama_cpp(candidate, rooms)
-    return place_tensor_engine(candidate, rooms) if rooms else place_on_cpu(candidate)
+    if rooms:
+        from rigup.planner.memory.tensor_engines import place_tensor_engine
+
+        return place_tensor_engine(candidate, rooms)
+    from rigup.planner.memory.cpu import place_on_cpu
+
+    return place_on_cpu(candidate)
 
 
 def _too_many_sequences(candidate: Candidate, most: int) -> Shortfall:

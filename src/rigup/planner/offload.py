@@ -30,7 +30,7 @@ _OTHERS = (
 )
 _MOST_CHARACTERS = 500
 # A quantifier on a group that has one itself can take forever.
-_ENDLESS = re.compile(r"[*+}]\)[*+{]")
+_ENDLESS = r"[*+}]\)[*+{]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
             return Overrides(wrong=f'"{text}" is not a pattern and a device, like "ffn_.*_exps=CPU"')
         if device != "CPU":
             return Overrides(wrong=f'"{text}" names the device "{device}", and only CPU is counted')
-        if len(pattern) > _MOST_CHARACTERS or _ENDLESS.search(pattern):
+        if len(pattern) > _MOST_CHARACTERS or re.search(_ENDLESS, pattern):
             return Overrides(wrong=f'"{pattern[:60]}" is too complex a pattern')
         try:
             patterns.append(re.compile(pattern))

@@ -33,7 +33,7 @@ NEVER_ASK = {
     # It would ask, or restart services that rigup has not drained.
     "NEEDRESTART_SUSPEND": "1",
 }
-_TAKEN = re.compile(r"Could not get lock|Unable to (acquire|lock)")
+_TAKEN = r"Could not get lock|Unable to (acquire|lock)"
 _TRIES = 5
 JOURNAL = "on the host: journalctl -u rigup-apt"
 
@@ -137,7 +137,7 @@ def run(host: Host, step: str, *words: str, about: str = "", hint: str = JOURNAL
             return
         from rigup.operations.apt.failures import failed, reason  # few runs fail
 
-        if not (taken := _TAKEN.search(reason(output.stderr))):
+        if not (taken := re.search(_TAKEN, reason(output.stderr))):
             break
         wait_for_lock(host, step)
     raise failed(host, f"{host.name}: {about or step}", output.stderr, JOURNAL if taken else hint)

@@ -27,7 +27,7 @@ SIGNING_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 """Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
 _HEADERS = "linux-headers-"
 # what may go with the packages of a driver: parts of it, and helpers of the distribution's own
-_BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
+_BELONGS = r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)"
 
 
 # $1 a kernel. Prints the version of the module that it would load; of any module, if no index says which.
@@ -149,7 +149,7 @@ def remove_driver(host: Host, packages: tuple[str, ...]) -> None:
 def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
     """All that goes with these packages. Raises HostFailed if a package is among it that is not part of a driver."""
     going = commands.removed_with(host, packages)
-    if others := [name for name in going if name not in packages and not _BELONGS.search(name)]:
+    if others := [name for name in going if name not in packages and not re.search(_BELONGS, name)]:
         raise HostFailed(
             f"{host.name}: {STEP}: removing {packages[0]} would also remove {', '.join(others)}",
             f"if you do not need it: apt-get remove {' '.join(others)}; to keep this driver: "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import CPU_MOE, MEMORY_OPTIONS
@@ -33,8 +33,7 @@ _MOST_CHARACTERS = 500
 _ENDLESS = r"[*+}]\)[*+{]"
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(NamedTuple):
     """The effect of --override-tensor. shares: the part of each layer's experts on the host; () without patterns.
 
     wrong: why rigup cannot count it, "" if it can.

@@ -6,7 +6,7 @@ It lies in the file that marks the release as one that has answered. Older rigup
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup import layout
 from rigup.errors import HostFailed
@@ -82,8 +82,7 @@ def warn_if_slower(host: Host, service: str, said: str) -> None:
         report(Progress(host.name, "log", text=text))
 
 
-@dataclass(frozen=True)
-class _Comparison:
+class _Comparison(NamedTuple):
     """What a host was when a release last answered, and is now: driver, kernel, build. then also has its speed."""
 
     then: dict[str, str]

@@ -12,8 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -75,8 +74,7 @@ class GroupMembership(Protocol):
         """Why the head's health check is hopeless; "" while it may still succeed."""
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A service's state on the host: the current release, its files, and the installed unit.
 
     answered: "yes" if the current release has ever answered. key: "stale" if the service runs with another API key

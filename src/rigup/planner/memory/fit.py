@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.engine_memory import MEMORY_OPTIONS, SEQUENCES
@@ -17,8 +17,7 @@ STATE_BLOCKS_TAKEN = 90
 _STATES_SOURCE = "vLLM 0.33.0: max_num_seqs exceeds the available blocks of states"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
+class Shortfall(NamedTuple):
     """Why a candidate does not fit.
 
     kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
@@ -57,7 +56,7 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
             return _too_many_requests(candidate, sequences * candidate.parallel.data)
     free = min((use.free_mib for use in placement.gpus), default=None)
     if free is not None and free < 0:
-        return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
+        return _gpu_shortfall(candidate, placement._replace(missing=MIB * -free))
     settled = replace(
         candidate,
         sequences=sequences,

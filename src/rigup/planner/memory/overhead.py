@@ -6,8 +6,8 @@ fitted to measurements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.model import Model
@@ -58,8 +58,7 @@ def sampler(engine: EngineName, version: str, model: Model, sequences: int) -> f
     return runtimes()[engine].sampler_bytes(version) * sequences * model.vocab
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(NamedTuple):
     """Bytes of a GPU that an engine's process takes: before it loads weights, and after its caches have their size.
 
     reserve: what of `before` is the driver's own, which CUDA does not see; 0 where that is not known.

@@ -10,7 +10,6 @@ from pyinfra.api import deploy
 from rigup.facts.probe import Probe
 from rigup.operations.apt.nvidia_repository import nvidia_repository
 from rigup.operations.apt.packages import pinned_packages
-from rigup.operations.driver.fabric import ready_fabric
 from rigup.operations.driver.loading import loaded_driver
 from rigup.operations.driver.packages import KernelModule, driver_packages, remove_driver
 from rigup.operations.driver.state import (
@@ -102,6 +101,8 @@ def fabric(probe: Probe, restarted: bool) -> None:
 
     restarted: whether the driver or the fabric manager restarts before this step.
     """
+    from rigup.operations.driver.fabric import ready_fabric  # few hosts have NVSwitches
+
     problem = fabric_problem(probe)
     ready_fabric(name="fabric ready" + (f": {problem}" if problem else ""), probe=probe, restarted=restarted)
 

@@ -10,7 +10,6 @@ from rigup.errors import HostFailed, InputError
 from rigup.facts.probe import Probe
 from rigup.monitoring.exporters import GPU_FILES, GPU_UNITS, NODE_FILES, NODE_UNITS, PROGRAM, TEXT_FILE, UNIT_OF
 from rigup.operations.apt.packages import debian_packages
-from rigup.operations.monitoring import OutdatedUnits, gpu_exporter
 from rigup.operations.primitives.removal import InstalledPart, removed_part
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.primitives.units import running_units
@@ -53,6 +52,7 @@ def _exporters(
     """Write files before packages: a package starts its exporter, which must listen only at the configured address."""
     from rigup.catalogue.tools.monitoring import exporter_facts
     from rigup.monitoring.exporters import exporter_files
+    from rigup.operations.monitoring import OutdatedUnits, gpu_exporter
 
     _check_packaged(wanted, probe)
     files = exporter_files(wanted)

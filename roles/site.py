@@ -25,7 +25,6 @@ from rigup.systemd.run_together import watch_of
 from roles.base import base
 from roles.gpus import broken_driver, gpus
 from roles.monitoring import monitoring
-from roles.node_group import firewall, ray
 from roles.removed import no_gateway, removed, stopped
 from roles.service import moe_configs, service
 from roles.weights import no_hub_token, weights
@@ -99,11 +98,14 @@ def _serve(
         from roles.engine_image import containers  # most hosts have none
 
         containers(plans, probe, settings)
-    if any(plan.on_ray for plan in plans):
-        ray()
-    for plan in plans:
-        if is_closed(plan):
-            firewall(plan)
+    if any(plan.nodes for plan in plans):
+        from roles.node_group import firewall, ray  # few services span hosts
+
+        if any(plan.on_ray for plan in plans):
+            ray()
+        for plan in plans:
+            if is_closed(plan):
+                firewall(plan)
     staged: list[tuple[BoundPlan, str]] = []
     for plan in plans:
         assert plan.build is not None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +35,7 @@ class PackageSource:
     wheelhouse: Path | None = None
 
 
-@dataclass(frozen=True)
-class Builder:
+class Builder(NamedTuple):
     """Whose builds hosts take. name: a host of the inventory, or CONTROLLER. folder: of its build records, here."""
 
     name: str
@@ -47,8 +46,7 @@ class Builder:
         return self.folder / f"{build}.tar.gz"
 
 
-@dataclass(frozen=True)
-class WeightsSettings:
+class WeightsSettings(NamedTuple):
     """How weights travel to and from a host.
 
     share: whether the host downloads together with others. keep: whether its weights server keeps running afterwards.

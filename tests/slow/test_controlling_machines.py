@@ -83,7 +83,7 @@ from rigup.connection.lease import _lives, myself
 import dataclasses
 me = myself()
 assert me.machine and me.started == "" and _lives(me), me
-assert not _lives(dataclasses.replace(me, pid=2**22 + 1))
+assert not _lives(me._replace(pid=2**22 + 1))
 from rigup.operations.builds.controller import own_os
 assert own_os() == ""
 """

@@ -1,8 +1,7 @@
 """What every class of attention answers, whatever the engine, and what an answer is given for."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -22,8 +21,7 @@ MODEL_BYTES = 2.0
 """Bytes of an element that stays in the model's own type (bf16, f16) whatever the KV cache is in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(NamedTuple):
     """What a cache is kept in: the engine, its KV cache type (never "auto"), the ranks that share each layer."""
 
     engine: EngineName
@@ -36,8 +34,7 @@ class Storage:
         return ELEMENT_BYTES[self.kv_cache_type]
 
 
-@dataclass(frozen=True, slots=True)
-class LayerCache:
+class LayerCache(NamedTuple):
     """One thing that one layer keeps of one sequence on one rank, in bytes.
 
     token_bytes: of each token, on average where one entry stands for `tokens_per_entry` tokens. window: only the last
@@ -52,8 +49,7 @@ class LayerCache:
     page_tokens: int = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """A layer's part of one block of vLLM's cache. tokens: of the block. window: as of `LayerCache`."""
 
     tokens: int

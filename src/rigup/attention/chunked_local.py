@@ -5,7 +5,6 @@ that these layers keep every token; rows of Llama-4-Maverick say the same. llama
 LLAMA_SWA_TYPE_CHUNKED with a cache of the chunk.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from rigup.attention.attention_class import Count, LayerCache, Storage
@@ -21,7 +20,7 @@ class ChunkedLocal(GroupedHeads):
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """As a full layer; llama.cpp keeps the last chunk only."""
         kept = super().caches(storage)
-        return tuple(replace(cache, window=self.chunk) for cache in kept) if storage.engine == "llama.cpp" else kept
+        return tuple(cache._replace(window=self.chunk) for cache in kept) if storage.engine == "llama.cpp" else kept
 
     @property
     def shape(self) -> str:

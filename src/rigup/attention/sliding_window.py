@@ -4,7 +4,6 @@ Sources: vLLM 0.33.0 v1/kv_cache_interface.py, SlidingWindowSpec; SGLang 0.5.23 
 b11434 src/llama-kv-cache-iswa.cpp.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from rigup.attention.attention_class import Count, LayerCache, Storage
@@ -19,7 +18,7 @@ class SlidingWindow(GroupedHeads):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """As a full layer, of the last tokens."""
-        return tuple(replace(cache, window=self.window) for cache in super().caches(storage))
+        return tuple(cache._replace(window=self.window) for cache in super().caches(storage))
 
     @property
     def shape(self) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rigup.cli.output.lines import lines, print_json
 from rigup.cli.output.typed_words import add_number
@@ -70,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     return done.exit_code
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(NamedTuple):
     """What came of an apply. document: the results for scripts; None where they are on the screen instead."""
 
     exit_code: int

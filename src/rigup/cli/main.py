@@ -80,10 +80,11 @@ exit codes: 0 success, 1 refused, different or failed, 2 usage error or no host 
 """
 
 
-def build_parser(wanted: str | None = None) -> Parser:
+def build_parser(wanted: str | None = None, alone: bool = False) -> Parser:
     """Builds the argument parser, with the name and the purpose of every verb.
 
-    wanted: the only verb whose module is imported, for its arguments; "" for none, None for all.
+    wanted: the only verb whose module is imported, for its arguments; "" for none, None for all. alone: leaves out the
+    other verbs, which nothing names where the wanted one comes first.
     """
     parser = Parser(
         prog="rigup",
@@ -94,7 +95,8 @@ def build_parser(wanted: str | None = None) -> Parser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for verb, purpose in VERBS.items():
         if wanted not in (None, verb):
-            verbs.add_parser(verb, help=purpose)
+            if not alone:
+                verbs.add_parser(verb, help=purpose)
             continue
         module = importlib.import_module(f"rigup.cli.{MODULES.get(verb, verb)}")
         description = purpose[0].upper() + purpose[1:] + "."
@@ -131,7 +133,7 @@ def _parsed(words: Sequence[str], verb: str) -> argparse.Namespace | int:
         if not words:
             build_parser("").print_help()
             return 0
-        args = build_parser(verb).parse_args(words)
+        args = build_parser(verb, alone=words[0] == verb).parse_args(words)
     except InputError as error:
         show_error(error, as_json="--json" in words)
         return error.exit_code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import NamedTuple
 
 from rigup.catalogue.option_names import is_own_variable
@@ -84,7 +83,7 @@ def plan_of(outcome: Rendered | Refusal, group: str, hosts: Sequence[str], rank:
         raise ValueError(f"{len(hosts)} hosts, but a service of this rig spans {candidate.hosts}")
     engine, several = candidate.engine.name, candidate.hosts > 1
     tuned = {VARIABLES[engine]: outcome.moe_folder.path} if outcome.moe_folder else {}
-    decided = {field.name: getattr(decision, field.name) for field in fields(decision) if field.name != "candidate"}
+    decided = {name: value for name, value in decision._asdict().items() if name != "candidate"}
     if rank and engine == "llama.cpp":
         decided["checkpoint"] = None
     return Plan(

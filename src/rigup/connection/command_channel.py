@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import gevent
 from gevent.event import Event
@@ -46,8 +46,7 @@ class TooMuchOutput(HostFailed):
         )
 
 
-@dataclass(frozen=True)
-class SudoPassword:
+class SudoPassword(NamedTuple):
     """The password, and sudo's prompt for it: unique to one command, so that nothing else prints it."""
 
     prompt: str
@@ -106,8 +105,7 @@ class ShellSilent(TimeoutError):
     """Raised for a command that the login shell had not begun in time."""
 
 
-@dataclass(frozen=True)
-class Beginning:
+class Beginning(NamedTuple):
     """What is awaited of a command first. seconds: for the login shell to begin it. heard: called with each line."""
 
     seconds: float

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup.connection.pyinfra_internals import CommandOutput, OutputLine
 
@@ -27,8 +27,7 @@ printf '\\n%s\\n' "{MARK} = $status"; printf '\\n%s\\n' "{MARK} =" >&2
 """
 
 
-@dataclass(frozen=True)
-class CommandResult:
+class CommandResult(NamedTuple):
     """The result of one command; `ok` is exit status 0, as for pyinfra."""
 
     ok: bool

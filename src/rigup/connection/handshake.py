@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyinfra.api.command import StringCommand
 
@@ -53,8 +53,7 @@ exec cat >/dev/null
 """
 
 
-@dataclass(frozen=True)
-class Handshake:
+class Handshake(NamedTuple):
     """The result of a handshake.
 
     sudo: "none", "free", "password" or "tty" (it works on a terminal only), "" for root. lease: its stamp as it was

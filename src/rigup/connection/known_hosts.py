@@ -10,8 +10,7 @@ import base64
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from paramiko import ECDSAKey, Ed25519Key, HostKeys, Message, PKey, RSAKey, SSHException
 
@@ -38,8 +37,7 @@ _KEYS |= {f"ecdsa-sha2-nistp{bits}": ECDSAKey for bits in (256, 384, 521)}
 _SHA1 = "ssh-rsa"
 
 
-@dataclass(frozen=True)
-class MarkedLine:
+class MarkedLine(NamedTuple):
     """A line of known_hosts with a marker: the patterns of names for which its key counts, and the key's bytes."""
 
     marker: str

@@ -16,9 +16,8 @@ import os
 import socket
 import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gevent
 
@@ -74,8 +73,7 @@ _GIVEN_BACK = "another rigup run changed this host after this run's lease ended"
 _RELEASE = 'if [ "$(cat "$1" 2>/dev/null)" = "$2" ]; then touch "$(dirname "$1")/lease.lock"; rm -f "$1"; fi'
 
 
-@dataclass(frozen=True)
-class Holder:
+class Holder(NamedTuple):
     """The holder of a lease: a user at a machine, and the process that renews it. `since` is UTC."""
 
     who: str
@@ -135,7 +133,7 @@ class Lease:
 
     def __init__(self, host: Host, holder: Holder, may_break: bool = False) -> None:
         self.host, self.may_break = host, may_break
-        self.text = json.dumps(asdict(holder))
+        self.text = json.dumps(holder._asdict())
         self.broken = self.lost = ""
         self._renewing: Any = None
 

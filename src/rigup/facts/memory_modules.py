@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _TYPE = 17
 _KINDS = {0x18: "DDR3", 0x1A: "DDR4", 0x1E: "LPDDR4", 0x22: "DDR5", 0x23: "LPDDR5"}
@@ -20,8 +20,7 @@ _CHANNEL = re.compile(r"^(.*?)CHANNEL[ _-]*([A-Z0-9])")
 _LETTERED = re.compile(r"^(.*?[ _-]?(?:DIMM|SLOT)?[ _-]?)([A-Z])([0-9])$")
 
 
-@dataclass(frozen=True)
-class MemoryModule:
+class MemoryModule(NamedTuple):
     """One module. channel: a name that all modules of a channel share, "" if the slot's name does not tell."""
 
     kind: str

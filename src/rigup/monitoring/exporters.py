@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rigup.catalogue.tools.monitoring import exporter_facts
 from rigup.layout import PROGRAMS
 from rigup.plan import Monitoring
 from rigup.systemd.driver_files import preferences
@@ -50,14 +49,17 @@ SANDBOX = (
 
 def exporter_files(wanted: Monitoring) -> dict[str, str]:
     """Maps path to text, for every file that the wanted exporters need besides their packages."""
-    node = {NODE_FILE: _node_exporter(wanted), TIMED_FILE: _release_metrics(), TIMER_FILE: _timer()}
-    held = preferences("DCGM and its exporter need matching versions", exporter_facts().gpu_exporter.versions)
-    gpus = {PREFERENCES: held, GPU_FILE: _gpu_exporter(wanted)}
+    from rigup.catalogue.tools.monitoring import exporter_facts  # many fleets only look for files to remove
+
+    facts = exporter_facts()
+    program, variable = facts.node_exporter.program, facts.gpu_exporter.listen_variable
+    node = {NODE_FILE: _node_exporter(wanted, program), TIMED_FILE: _release_metrics(), TIMER_FILE: _timer()}
+    held = preferences("DCGM and its exporter need matching versions", facts.gpu_exporter.versions)
+    gpus = {PREFERENCES: held, GPU_FILE: _gpu_exporter(wanted, variable)}
     return (node if wanted.node_exporter else {}) | (gpus if wanted.dcgm_exporter else {})
 
 
-def _node_exporter(wanted: Monitoring) -> str:
-    program = exporter_facts().node_exporter.program
+def _node_exporter(wanted: Monitoring, program: str) -> str:
     service = (
         "ExecStart=",
         f"ExecStart={program} --web.listen-address={with_port(wanted.listen, wanted.port)}"
@@ -69,8 +71,7 @@ def _node_exporter(wanted: Monitoring) -> str:
     return _file({"Service": service})
 
 
-def _gpu_exporter(wanted: Monitoring) -> str:
-    variable = exporter_facts().gpu_exporter.listen_variable
+def _gpu_exporter(wanted: Monitoring, variable: str) -> str:
     service = (
         f"Environment={variable}={with_port(wanted.listen, wanted.dcgm_port)}",
         # some releases do not exit when systemd asks them to: NVIDIA/dcgm-exporter 606

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from rigup.catalogue.option_names import NameList
 
 
-@dataclass(frozen=True, slots=True)
-class GpuUsage:
+class GpuUsage(NamedTuple):
     """Bytes on one GPU, of `capacity` bytes."""
 
     capacity: float

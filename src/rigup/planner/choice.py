@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
@@ -43,8 +42,7 @@ class Criterion(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """How good a candidate is: its criteria by weight. `prefer` changes the order of `preferences` only.
 
     speed: tokens per second, the middle of the estimate. bits: per weight, up to those that the maker publishes.
@@ -78,7 +76,7 @@ def scored(candidate: Candidate, place: int) -> Score:
     """Scores one candidate that fits. place: its position in the enumeration, for a stable order."""
     model = candidate.model
     # With a 16-bit cache, so that a smaller one does not win because fewer bytes are read.
-    whole = replace(candidate.storage, kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
+    whole = candidate.storage._replace(kv_cache_type=_WHOLE_CACHE[candidate.engine.name])
     estimate = decode_speed(candidate, candidate.service.concurrency, whole)
     speed = math.sqrt(max(0.0, estimate.low * estimate.high))
     bits = min(bits_per_weight(candidate.checkpoint, model), model.reference_bits)
@@ -178,7 +176,7 @@ def _with_steps(score: Score, fastest: float) -> Score:
     """The score with its speed in whole steps below the fastest."""
     steps = math.floor(math.log(fastest / score.speed, _SPEED_STEP)) if score.speed > 0 else math.inf
     changed = (Criterion(steps, _SLOWER) if each.why == _SLOWER else each for each in score.preferences)
-    return replace(score, preferences=tuple(changed))
+    return score._replace(preferences=tuple(changed))
 
 
 def losing_reason(loser: Score, winner: Score) -> str:

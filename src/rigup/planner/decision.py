@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup.plan import Alternative, Build, Checkpoint, DriverPlan, Evidence, Finding, MoeConfig, Speed
 from rigup.planner.candidate import Candidate
@@ -10,8 +10,7 @@ from rigup.rig import Rig
 from rigup.service import Service
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """How to serve the service: the winning candidate, what the lock pins for it, and what the user should know.
 
     All but `candidate` are fields of `rigup.plan.Plan`, which explains them.
@@ -35,8 +34,7 @@ class Decision:
     speculative: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why the service cannot be served on this rig, and what would fit instead."""
 
     rig: Rig

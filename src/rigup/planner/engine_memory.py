@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rigup.catalogue.engines import Engine
@@ -41,8 +40,7 @@ _MOST_TOKENS = 16_777_216
 _MOST_GIB = 65_536
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOption:
+class MemoryOption(NamedTuple):
     """A number among the flags that memory is counted from. names: one option in all its spellings.
 
     lowest, highest: of whole numbers; without them it is a part of a GPU, above 0 and up to 1.
@@ -100,8 +98,7 @@ class Attempt(NamedTuple):
     sequences: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
+class MemorySettings(NamedTuple):
     """Candidate's fields of the same names.
 
     attempts: to try in order, the engine's own defaults first.

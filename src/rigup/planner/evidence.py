@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain
 
 from rigup.catalogue.driver_versions import nvidia_versions
@@ -103,7 +102,7 @@ def _draft_figures(candidate: Candidate) -> Iterator[Figure]:
 
 
 def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
-    per_token = token_bytes(candidate.model, replace(candidate.storage, tensor=1))
+    per_token = token_bytes(candidate.model, candidate.storage._replace(tensor=1))
     name = f"{candidate.engine.title} {candidate.version}"
     abilities, architecture = candidate.release.abilities, candidate.architecture
     if architecture and abilities.has("architectures", architecture):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import CPU_MOE, MEMORY_OPTIONS
@@ -30,11 +30,10 @@ _OTHERS = (
 )
 _MOST_CHARACTERS = 500
 # A quantifier on a group that has one itself can take forever.
-_ENDLESS = re.compile(r"[*+}]\)[*+{]")
+_ENDLESS = r"[*+}]\)[*+{]"
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(NamedTuple):
     """The effect of --override-tensor. shares: the part of each layer's experts on the host; () without patterns.
 
     wrong: why rigup cannot count it, "" if it can.
@@ -79,7 +78,7 @@ def _counted(texts: tuple[str, ...], layers: int) -> Overrides:
             return Overrides(wrong=f'"{text}" is not a pattern and a device, like "ffn_.*_exps=CPU"')
         if device != "CPU":
             return Overrides(wrong=f'"{text}" names the device "{device}", and only CPU is counted')
-        if len(pattern) > _MOST_CHARACTERS or _ENDLESS.search(pattern):
+        if len(pattern) > _MOST_CHARACTERS or re.search(_ENDLESS, pattern):
             return Overrides(wrong=f'"{pattern[:60]}" is too complex a pattern')
         try:
             patterns.append(re.compile(pattern))

@@ -6,8 +6,8 @@ with the worst.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
+from typing import NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.plan import Speed
@@ -21,8 +21,7 @@ from rigup.units import GIB
 UNTUNED = "no tuned expert kernel for this card and shape"
 
 
-@dataclass(frozen=True, slots=True)
-class _Efficiency:
+class _Efficiency(NamedTuple):
     """One end of the range. Bandwidths as parts of the card's; seconds for a step and for each of its sequences.
 
     host: part of the host memory's bandwidth if the rig declares it, else host_bytes_per_s applies.
@@ -63,8 +62,7 @@ def decode_speed(candidate: Candidate, concurrency: int = 1, storage: Storage | 
 def _ends(engine: EngineName, untuned: bool, host_gbs: float | None) -> tuple[_Efficiency, ...]:
     """Both ends of the range, adapted to the engine, the expert kernel and the host's memory."""
     return tuple(
-        replace(
-            end,
+        end._replace(
             weights=end.weights * (end.untuned if untuned else 1.0),
             sequence_s=end.sglang_sequence_s if engine == "sglang" else end.sequence_s,
             host_bytes_per_s=host_gbs * 1e9 * end.host if host_gbs else end.host_bytes_per_s,
@@ -112,7 +110,7 @@ def _llama_cpp_step(candidate: Candidate, storage: Storage, sequences: int, end:
     GPUs that share each layer wait for one another instead: in public figures that comes to 0.77 to 1.25 times the
     same (llama.cpp#19378), which lies within this range.
     """
-    model, storage = candidate.model, replace(storage, tensor=1)
+    model, storage = candidate.model, storage._replace(tensor=1)
     total = active_bytes(candidate.checkpoint, model, sequences)
     cache = sequence_bytes(model, storage, int(candidate.context * end.filled)) * sequences
     if not candidate.gpu_indices:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from rigup.plan import Finding
 from rigup.planner.attempts import fit_memory
@@ -35,8 +36,7 @@ _FINDINGS: dict[str, tuple[str, str | Callable[[Candidate], str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """A candidate that cannot be served: it does not fit, or rules refuse it, or both.
 
     candidate: with its memory computed, if there is no shortfall.
@@ -65,8 +65,7 @@ class Rejected:
         return weight, self.shortfall.missing_mib if self.shortfall else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(NamedTuple):
     """All candidates. `fitting` ones have their memory computed and pass the rules."""
 
     fitting: tuple[Candidate, ...]
@@ -94,7 +93,7 @@ def _same_shortfall(candidate: Candidate, rejected: list[Rejected]) -> Rejected 
         return None
     if _layout(candidate) != _layout(rejected[-1].candidate):
         return None
-    return Rejected(candidate, replace(rejected[-1].shortfall, candidate=candidate))
+    return Rejected(candidate, rejected[-1].shortfall._replace(candidate=candidate))
 
 
 def _layout(candidate: Candidate) -> tuple[object, ...]:
@@ -167,7 +166,7 @@ def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[C
         settled = least_offload(short)
         permitted = allowed(settled) if settled is not None else None
         if permitted is not settled and permitted is not None:
-            settled = least_offload(replace(short, candidate=permitted))
+            settled = least_offload(short._replace(candidate=permitted))
         if permitted is not None and settled is not None:
             found = candidate
             yield settled

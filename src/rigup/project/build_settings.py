@@ -24,7 +24,7 @@ _REACHES = (
     *("ssh_hostname", "ssh_port", "ssh_user", "ssh_config_file"),
     *("ssh_known_hosts_file", "ssh_strict_host_key_checking", "ssh_paramiko_connect_kwargs"),
 )
-_NAME = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@._:-]{0,252}")
+_NAME = r"[A-Za-z0-9@][A-Za-z0-9@._:-]{0,252}"
 
 
 def read_builders(said: Any, root: Path, fleet: Mapping[str, Mapping[str, Any]]) -> tuple[Builder, ...]:
@@ -35,7 +35,7 @@ def read_builders(said: Any, root: Path, fleet: Mapping[str, Mapping[str, Any]])
     """
     names = said if isinstance(said, list) and said else [said]
     for name in names:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(_NAME, name):
             raise InputError(f"builder: {str(name)[:80]!r} is not the name of a host", _HINT)
         if names.count(name) > 1:
             raise InputError(f"builder: it names {name} more than once", "remove one of them")

@@ -47,7 +47,7 @@ def plan_gateways(project: Project, plans: Iterable[Plan]) -> tuple[GatewayPlan,
 
 def plan_fleet(project: Project) -> tuple[Plan, ...]:
     """The plans of every host of the inventory, whatever --limit says."""
-    return plan_project(replace(project, hosts=project.everyone, whole=()))
+    return plan_project(project._replace(hosts=project.everyone, whole=()))
 
 
 def address_of(host: HostEntry) -> str:

@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rigup.errors import InputError
 from rigup.plain_values import check_bounds, quoted
@@ -54,8 +54,7 @@ class HostEntry:
         return self.origins["rig"]
 
 
-@dataclass(frozen=True)
-class Project:
+class Project(NamedTuple):
     """A fleet folder with one of its inventories. `root` holds group_data/ and rigup.lock.
 
     hosts: those that --limit leaves. whole: those of the inventory, () where nothing was left out.
@@ -88,8 +87,7 @@ class Project:
         return sha256_of(self.lock_path) if self.lock_path.is_file() else ""
 
 
-@dataclass(frozen=True)
-class _InventoryGroup:
+class _InventoryGroup(NamedTuple):
     """A group of an inventory: its hosts, each with the data that is said of it alone, and the data of all of them."""
 
     hosts: list[tuple[str, dict[str, Any]]]

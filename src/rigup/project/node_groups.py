@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from rigup.errors import InputError
 from rigup.plan import Finding
@@ -89,7 +88,7 @@ def with_whole_groups(project: Project) -> Project:
     wanted = {
         host.name for members in node_groups(project.everyone) for host in members if chosen & {m.name for m in members}
     }
-    return replace(project, hosts=tuple(host for host in project.everyone if host.name in wanted))
+    return project._replace(hosts=tuple(host for host in project.everyone if host.name in wanted))
 
 
 def _listed(names: Sequence[str]) -> str:

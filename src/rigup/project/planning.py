@@ -42,10 +42,11 @@ def plans_to_apply(project: Project, service: str | None = None) -> dict[str, tu
     Raises Refused where a plan is, InputError where something is not pinned or a service has not all of its hosts.
     """
     check_whole_groups(project)
-    plans = plan_project(project)
+    lock = load_lock(project.lock_path)
+    plans = plan_project(project, lock)
     refuse(plan for plan in plans if service in (None, plan.service.name))
     plans = tuple(plan for plan in plans if plan.verdict == "ok")
-    require_pinned(plans, load_lock(project.lock_path))
+    require_pinned(plans, lock)
     check_installable(plans)
     return {host.name: () for host in project.hosts} | {
         host: as_groups(each) for host, each in plans_by_host(plans).items()

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rigup import layout
 from rigup.facts.manifest import checkpoints_of
@@ -45,8 +44,7 @@ _KEYS: tuple[What, ...] = ("build", "checkpoint", "command", "environment")
 _RELEASE_KEYS = (*_KEYS, GPUS_KEY)
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(NamedTuple):
     """One difference. service: "" for the host as a whole. hint: how to correct it if a plain apply does not."""
 
     what: What
@@ -56,7 +54,7 @@ class Drift:
 
     def as_json(self) -> dict[str, str]:
         """As JSON values."""
-        return asdict(self)
+        return self._asdict()
 
 
 def drift_of(

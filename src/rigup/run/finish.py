@@ -11,8 +11,8 @@ import json
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import gevent
 
@@ -34,8 +34,7 @@ _END = "rigup-ends-here-5f1c"
 _ANSWERED = '{"state": "answered"'
 
 
-@dataclass(frozen=True)
-class FinishResult:
+class FinishResult(NamedTuple):
     """replies: of `ask.py`, by service. changed_elsewhere: another run had the lease since the handshake.
 
     recorded: all services answered, and the record was appended.

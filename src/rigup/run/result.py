@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from rigup.errors import RigupError
 from rigup.facts.probe import Probe
@@ -26,8 +26,7 @@ def unanswered(health: str) -> bool:
     return health.startswith(NO_ANSWER)
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One step that would change, or did change, a host."""
 
     role: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rigup import layout
 from rigup.plan import BoundPlan, Checkpoint, Plan
@@ -20,8 +19,7 @@ EXPECTED_KEY = "expected_answer"
 """Key of a manifest, or of each of its members: what its answer must contain, as `rigup.service.Service` has it."""
 
 
-@dataclass(frozen=True)
-class ServiceRelease:
+class ServiceRelease(NamedTuple):
     """The unit of a release, and a manifest of what it was made from (build, checkpoint, argv, environment).
 
     unit: the text of a unit, or of a Quadlet file with a [Container] section, from which podman generates a unit.

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ TAKING = "box: taking the lease in "
 
 
 def held_by(holder: Holder, place: Path, age_s: float = 0) -> None:
-    place.write_text(json.dumps(vars(holder)))
+    place.write_text(json.dumps(holder._asdict()))
     seen(place, age_s)
 
 
@@ -72,7 +71,7 @@ def test_a_lease_that_nobody_renewed_is_dead(place: Path) -> None:
 
 
 def test_a_process_of_this_machine_that_is_gone_is_dead_at_once(place: Path) -> None:
-    held_by(replace(myself(), pid=2**22 + 1), place)
+    held_by(myself()._replace(pid=2**22 + 1), place)
     mine = Lease(LocalHost(), myself())
     mine.take()
     assert json.loads(place.read_text())["pid"] == os.getpid()
@@ -80,7 +79,7 @@ def test_a_process_of_this_machine_that_is_gone_is_dead_at_once(place: Path) -> 
 
 
 def test_a_reused_process_number_does_not_keep_a_lease_alive(place: Path) -> None:
-    held_by(replace(myself(), started="1"), place)
+    held_by(myself()._replace(started="1"), place)
     mine = Lease(LocalHost(), myself())
     mine.take()
     mine.release()
@@ -104,9 +103,9 @@ def test_release_leaves_a_lease_of_somebody_else_alone(place: Path) -> None:
         b"[1]",
         b"[" * 4000,
         b"x" * 100_000,
-        json.dumps({**vars(OTHER), "pid": "4711"}).encode(),
-        json.dumps({**vars(OTHER), "pid": 10**3000}).encode(),
-        json.dumps({**vars(OTHER), "who": "\x1b[2Jada"}).encode(),
+        json.dumps({**OTHER._asdict(), "pid": "4711"}).encode(),
+        json.dumps({**OTHER._asdict(), "pid": 10**3000}).encode(),
+        json.dumps({**OTHER._asdict(), "who": "\x1b[2Jada"}).encode(),
     ],
     ids=["empty", "half", "binary", "list", "deep", "large", "number as text", "no process", "escapes"],
 )
@@ -119,7 +118,7 @@ def test_a_lease_file_that_is_not_one_is_replaced(place: Path, content: bytes) -
     mine.release()
 
 
-@given(mangled(vars(OTHER)).map(json.dumps))
+@given(mangled(OTHER._asdict()).map(json.dumps))
 def test_whatever_a_lease_file_says_is_a_holder_or_none(text: str) -> None:
     found = read_safely(lambda: Holder.parse(text))
     assert found is None or (type(found.pid) is int and is_harmless(str(found)) and len(str(found)) < 600)
@@ -301,7 +300,7 @@ def test_a_lease_is_broken_once_and_not_again_from_the_run_that_broke_it_back(pl
 
 
 def test_a_holder_whose_process_is_hidden_from_us_lives(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bob = replace(myself(), who="bob@jump", started="5")
+    bob = myself()._replace(who="bob@jump", started="5")
 
     def kill(pid: int, number: int) -> None:
         assert (pid, number) == (bob.pid, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -319,7 +318,7 @@ def test_a_certificate_that_cannot_be_used(
         path.write_text(text)
     path.chmod(mode)
     with pytest.raises(InputError) as caught:
-        settings_of(replace(project))
+        settings_of(project._replace())
     assert (caught.value.message, caught.value.hint) == (f"{WHERE}{words}", hint)
 
 

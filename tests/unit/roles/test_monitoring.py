@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import rigup.operations.monitoring
 import roles.monitoring
 import roles.site
 from rigup.errors import HostFailed
@@ -34,8 +35,9 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
         return noted
 
-    for name in ("removed_part", "text_files", "debian_packages", "gpu_exporter", "running_units"):
+    for name in ("removed_part", "text_files", "debian_packages", "running_units"):
         monkeypatch.setattr(roles.monitoring, name, note(name))
+    monkeypatch.setattr(rigup.operations.monitoring, "gpu_exporter", note("gpu_exporter"))
     monkeypatch.setattr(roles.monitoring, "host", SimpleNamespace(name="box", get_fact=lambda fact, **words: ()))
     return calls
 

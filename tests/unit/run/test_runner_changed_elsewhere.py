@@ -297,7 +297,7 @@ def test_rollback_begins_no_further_step_when_its_lease_is_broken(
 
     def then_lost(host: Any, wanted: RetainedRelease, *_: Any) -> None:
         done.append(wanted.number)
-        (tmp_path / "run/lease/lease.json").write_text(json.dumps(vars(OTHER)))
+        (tmp_path / "run/lease/lease.json").write_text(json.dumps(OTHER._asdict()))
         run.context.leases["box"].renew()
 
     with local_run({"box": three_folders}) as run:

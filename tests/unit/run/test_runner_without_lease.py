@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def somebody_else_applies(root: Path) -> None:
 
 def somebody_else_is_at_work(root: Path, holder: Holder = OTHER) -> None:
     (root / "run/lease/lease.lock").write_text("taken\n")
-    (root / "run/lease/lease.json").write_text(json.dumps(vars(holder)))
+    (root / "run/lease/lease.json").write_text(json.dumps(holder._asdict()))
     (root / "run/lease/lease.seen").write_text(Path("/proc/uptime").read_text().partition(".")[0])
 
 
@@ -168,7 +167,7 @@ def test_who_begins_to_change_it_after_the_greeting_is_named(applied: Make, tmp_
 
 
 def test_what_somebody_held_who_is_gone_is_read_again(applied: Make, tmp_path: Path) -> None:
-    somebody_else_is_at_work(tmp_path, replace(myself(), pid=2**22 + 1))
+    somebody_else_is_at_work(tmp_path, myself()._replace(pid=2**22 + 1))
     with applied({"box": three_folders}) as run:
         greeted(run)
         (tmp_path / "box/b").rmdir()

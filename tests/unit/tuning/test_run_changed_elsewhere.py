@@ -58,7 +58,7 @@ class Box:
 
     def is_broken(self) -> None:
         """Somebody breaks the lease, which this run finds out when it renews it."""
-        (self.root / "run/lease/lease.json").write_text(json.dumps(vars(OTHER)))
+        (self.root / "run/lease/lease.json").write_text(json.dumps(OTHER._asdict()))
         self.run.context.leases["box"].renew()
 
 

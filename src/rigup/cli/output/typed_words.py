@@ -11,8 +11,8 @@ from rigup.errors import InputError
 from rigup.plain_values import cut
 
 LONGEST = 65_536
-_WHOLE = re.compile(r"[+-]?[0-9]{1,15}")
-_DECIMAL = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?")
+_WHOLE = r"[+-]?[0-9]{1,15}"
+_DECIMAL = r"[+-]?[0-9]{1,15}(\.[0-9]{1,15})?"
 
 
 def check_words(words: Sequence[str]) -> None:
@@ -36,7 +36,7 @@ def whole_number(flag: str, least: int = -(10**15), most: int = 10**15) -> Calla
     """Returns an argparse type for a whole number. It raises InputError naming the flag."""
 
     def read(text: str) -> int:
-        if not _WHOLE.fullmatch(text):
+        if not re.fullmatch(_WHOLE, text):
             raise InputError(f'{flag}: "{cut(text)}" is not a whole number', "write it in the digits 0 to 9")
         if not least <= int(text) <= most:
             raise InputError(f"{flag}: {text} is not between {least:,} and {most:,}", "omit it to use the default")
@@ -63,7 +63,7 @@ def add_decimal(
     """Adds an option that takes a number with an optional decimal point. text: its help."""
 
     def read(text: str) -> float:
-        if not _DECIMAL.fullmatch(text):
+        if not re.fullmatch(_DECIMAL, text):
             raise InputError(f'{flag}: "{cut(text)}" is not a number', "write it in the digits 0 to 9, such as 2.5")
         return float(text)
 

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 from rigup.errors import InputError
 
 _PATTERNS = (
-    (re.compile(r"the following arguments are required: (.+)"), r"\1: missing"),
-    (re.compile(r"argument ([^:]+): expected one argument"), r"\1: needs a value"),
-    (re.compile(r"argument ([^:]+): invalid choice: '(.*)' \(choose from .*\)", re.DOTALL), r'\1: unknown "\2"'),
-    (re.compile(r"argument ([^:]+): (.*)", re.DOTALL), r"\1: \2"),
+    (r"the following arguments are required: (.+)", r"\1: missing"),
+    (r"argument ([^:]+): expected one argument", r"\1: needs a value"),
+    (r"(?s)argument ([^:]+): invalid choice: '(.*)' \(choose from .*\)", r'\1: unknown "\2"'),
+    (r"(?s)argument ([^:]+): (.*)", r"\1: \2"),
 )
 
 
@@ -57,8 +57,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises InputError for what argparse has found."""
         for pattern, plain in _PATTERNS:
-            if pattern.match(message):
-                message = pattern.sub(plain, message)
+            if re.match(pattern, message):
+                message = re.sub(pattern, plain, message)
                 break
         verbs = self._verbs()
         if verbs and (found := re.fullmatch(r'[^-].*: unknown "(.*)"', message, re.DOTALL)):

@@ -12,8 +12,6 @@ from gevent.lock import RLock
 
 from rigup.errors import HostFailed
 from rigup.host import Host, state_of
-from rigup.operations.apt.failures import failed, reason
-from rigup.operations.apt.room import require_room
 from rigup.operations.primitives import jobs, proxy, remote
 from rigup.operations.primitives.progress import Progress, report
 
@@ -35,7 +33,7 @@ NEVER_ASK = {
     # It would ask, or restart services that rigup has not drained.
     "NEEDRESTART_SUSPEND": "1",
 }
-_TAKEN = re.compile(r"Could not get lock|Unable to (acquire|lock)")
+_TAKEN = r"Could not get lock|Unable to (acquire|lock)"
 _TRIES = 5
 JOURNAL = "on the host: journalctl -u rigup-apt"
 
@@ -137,7 +135,9 @@ def run(host: Host, step: str, *words: str, about: str = "", hint: str = JOURNAL
         output = remote.run(host, "sh", "-c", _RUN, *words[:1], *words, timeout=APT_SECONDS)
         if output.ok:
             return
-        if not (taken := _TAKEN.search(reason(output.stderr))):
+        from rigup.operations.apt.failures import failed, reason  # few runs fail
+
+        if not (taken := re.search(_TAKEN, reason(output.stderr))):
             break
         wait_for_lock(host, step)
     raise failed(host, f"{host.name}: {about or step}", output.stderr, JOURNAL if taken else hint)
@@ -164,6 +164,8 @@ def update(host: Host, step: str, source: str | None = None, about: str = "", hi
 
 def install(host: Host, step: str, packages: Iterable[str]) -> None:
     """Installs packages ("name" or "name=version") that fit; downgrades to a named version if necessary."""
+    from rigup.operations.apt.room import require_room  # few runs install any
+
     with turn(host):
         wait_for_lock(host, step)
         mend(host, step)

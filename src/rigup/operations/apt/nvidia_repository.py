@@ -6,6 +6,7 @@ import base64
 import binascii
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -46,8 +47,7 @@ class RepositorySources(FactBase[Sources]):
         return Sources(_decoded(files.pop("keyring", "")), files)
 
 
-@dataclass(frozen=True)
-class SignedRepository:
+class SignedRepository(NamedTuple):
     """A repository as rigup configures it for apt: a source of its own, signed by the pinned key only.
 
     named: the part of an address that identifies it. owner: of its packages, for messages. setting: the prefix of the

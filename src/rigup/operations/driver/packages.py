@@ -15,7 +15,6 @@ from rigup.facts.bounds import MOST_LINE, line
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.apt import commands
-from rigup.operations.apt.failures import AGAIN, not_built
 from rigup.operations.apt.nvidia_repository import driver_source
 from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
@@ -28,7 +27,7 @@ SIGNING_KEYS = ("/var/lib/dkms/mok.pub", "/var/lib/shim-signed/mok/MOK.der")
 """Where DKMS keeps its module signing key, on Debian and on Ubuntu."""
 _HEADERS = "linux-headers-"
 # what may go with the packages of a driver: parts of it, and helpers of the distribution's own
-_BELONGS = re.compile(r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)")
+_BELONGS = r"nvidia|^(libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|cuda-drivers)"
 
 
 # $1 a kernel. Prints the version of the module that it would load; of any module, if no index says which.
@@ -150,7 +149,7 @@ def remove_driver(host: Host, packages: tuple[str, ...]) -> None:
 def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
     """All that goes with these packages. Raises HostFailed if a package is among it that is not part of a driver."""
     going = commands.removed_with(host, packages)
-    if others := [name for name in going if name not in packages and not _BELONGS.search(name)]:
+    if others := [name for name in going if name not in packages and not re.search(_BELONGS, name)]:
         raise HostFailed(
             f"{host.name}: {STEP}: removing {packages[0]} would also remove {', '.join(others)}",
             f"if you do not need it: apt-get remove {' '.join(others)}; to keep this driver: "
@@ -161,6 +160,8 @@ def _check_removal(host: Host, packages: tuple[str, ...]) -> tuple[str, ...]:
 
 def _check_known(name: str, packages: Collection[str], there: dict[str, tuple[str, ...]], kernel: str) -> None:
     if unknown := [package for package in packages if package not in there]:
+        from rigup.operations.apt.failures import AGAIN  # few runs fail
+
         foreign = system_facts().foreign_kernel(kernel)
         hint = f"install the headers of kernel {kernel}, or boot a kernel from the host's package sources"
         if series := next((each for each in packages if each in there and each.startswith(_HEADERS)), None):
@@ -186,5 +187,7 @@ def _build_module(host: Host, driver: DriverPlan, kernel: str) -> None:
         install = ("dkms", "install", f"nvidia/{driver.version}", "-k", kernel, "--force")
         built = remote.run(host, *install, timeout=DKMS_SECONDS)
     if not built.ok or not there():
+        from rigup.operations.apt.failures import not_built  # few runs fail
+
         what = f"{host.name}: {STEP}: DKMS did not build module {driver.version} for {kernel}: {built.last_line}"
         raise not_built(host, what, kernel, "on the host: dkms status")

@@ -32,8 +32,8 @@ GOING = ("active", "activating", "deactivating")
 SHOWN = "LoadState,ActiveState,Result,ExecMainStatus,StatusText,CPUUsageNSec"
 WORKED_NS = 1_000_000_000
 """CPU time since the last check that shows that a job works; an idle job that only polls uses far less."""
-_COUNT = re.compile(r"[0-9]{1,20}")
-_COUNTED = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?![0-9])\s*(.*)")
+_COUNT = r"[0-9]{1,20}"
+_COUNTED = r"([0-9]{1,15})/([0-9]{1,15})(?![0-9])\s*(.*)"
 
 
 class Cancelled(RigupError):
@@ -246,7 +246,7 @@ def _follow(host: Host, job: Job) -> None:
 def _progress(job: Job, state: dict[str, str], last: _LastSign | None) -> _LastSign:
     """Updates the job's last progress from this state."""
     used = state.get("CPUUsageNSec", "")
-    now = _LastSign(time.monotonic(), state["StatusText"], int(used) if _COUNT.fullmatch(used) else 0)
+    now = _LastSign(time.monotonic(), state["StatusText"], int(used) if re.fullmatch(_COUNT, used) else 0)
     if last is None or now.status != last.status or (job.computes and now.cpu_ns - last.cpu_ns >= WORKED_NS):
         return now
     return last
@@ -262,7 +262,7 @@ def _state(host: Host, job: Job) -> dict[str, str]:
 
 def _report(host: Host, job: Job, status: str) -> None:
     done, total, text = 0, 0, status
-    if counted := _COUNTED.match(status):
+    if counted := re.match(_COUNTED, status):
         done, total = int(counted[1]), int(counted[2])
         text = counted[3].removeprefix(job.unit_of_progress).lstrip(", ")
     report(Progress(host.name, job.step, done, total, job.unit_of_progress, text))

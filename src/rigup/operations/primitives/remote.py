@@ -6,7 +6,7 @@ import base64
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import gevent
 from gevent.lock import RLock
@@ -81,8 +81,7 @@ done
 )
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """The result of a command. `ok` is exit status 0."""
 
     ok: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, operation
@@ -25,8 +25,7 @@ systemctl daemon-reload
 """
 
 
-@dataclass(frozen=True)
-class InstalledPart:
+class InstalledPart(NamedTuple):
     """A part of what rigup installs. traces: files of rigup's; where none exists, it has not installed the part.
 
     units: to stop and disable. paths: to remove, in this order. A unit's file comes last: while it exists, an

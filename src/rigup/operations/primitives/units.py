@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -41,8 +41,7 @@ def stop_seconds(host: Host) -> float:
     return 2.0 * min(max(map(int, limits), default=0), LONGEST_STOP)
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """The state of a unit in systemd."""
 
     active: str = ""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """A service's answer. seconds: the whole request; tokens_per_second: as the engine reports it.
 
     model: of a swap group, the name of the model that was resident.

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.node import Node
 from rigup.plan import BoundPlan, Plan
-from rigup.planner.multinode.nodes import NodeCommand, addressed
 from rigup.systemd.release import GPUS_KEY
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -31,6 +30,8 @@ class BoundNodes(NamedTuple):
 
 def bound_nodes(plans: Sequence[Plan], nodes: tuple[Node, ...]) -> BoundNodes:
     """plans: of all hosts of the service, by rank. nodes: with addresses; () while they are unknown."""
+    from rigup.planner.multinode.nodes import NodeCommand, addressed  # few services span hosts
+
     parts = []
     for plan in plans:
         words = addressed(plan, nodes) if nodes else NodeCommand(plan.command, plan.environment)
@@ -171,8 +172,11 @@ def _bound(
         uuids = {index: cards[index] for index in indices if index in cards}
     if len(uuids) < len(indices):
         uuids = {}
-    known = group is not None and all(node.address for node in group.nodes)
-    command, environment = addressed(plan, group.nodes) if group and known else (plan.command, plan.environment)
+    command, environment = plan.command, plan.environment
+    if group is not None and all(node.address for node in group.nodes):
+        from rigup.planner.multinode.nodes import addressed  # few services span hosts
+
+        command, environment = addressed(plan, group.nodes)
     if uuids:
         environment = {**environment, VISIBLE: ",".join(uuids.values())}
     exact: dict[str, Any] = {

@@ -6,7 +6,7 @@ It lies in the file that marks the release as one that has answered. Older rigup
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup import layout
 from rigup.errors import HostFailed
@@ -20,8 +20,8 @@ ANSWERED = "answered"
 SLOW_SHARE = 0.5
 """An answer with less than this share of the tokens per second of before is worth a word."""
 _LEAST_TOKENS, _LEAST_SECONDS = 5, 0.5  # of fewer, the request's own time is most; what is there sooner is not slow
-_VALUE = re.compile(r"[\w.+~-]{1,100}", re.ASCII)
-_SPEED = re.compile(r"[0-9]{1,9}\.[0-9]", re.ASCII)
+_VALUE = r"(?a)[\w.+~-]{1,100}"
+_SPEED = r"(?a)[0-9]{1,9}\.[0-9]"
 
 # Functions of sh. `state` prints what may change the answers of a release whose folder is $1: the driver that runs, the
 # kernel, and when its build was made. `hold` notes that in the file which marks it, with the speed $2 unless that is
@@ -74,7 +74,7 @@ def warn_if_slower(host: Host, service: str, said: str) -> None:
     """
     found = _read(said)
     before, answer = found.then.get("speed", ""), state_of(host, Answers).by_service.get(service)
-    if not (found.moved and answer and speed_of(host, service) and _SPEED.fullmatch(before)):
+    if not (found.moved and answer and speed_of(host, service) and re.fullmatch(_SPEED, before)):
         return
     if answer.seconds >= _LEAST_SECONDS and answer.tokens_per_second < SLOW_SHARE * float(before):
         slower = f"{service} answered at {answer.tokens_per_second:.1f} tokens/s, and at {before} before"
@@ -82,8 +82,7 @@ def warn_if_slower(host: Host, service: str, said: str) -> None:
         report(Progress(host.name, "log", text=text))
 
 
-@dataclass(frozen=True)
-class _Comparison:
+class _Comparison(NamedTuple):
     """What a host was when a release last answered, and is now: driver, kernel, build. then also has its speed."""
 
     then: dict[str, str]
@@ -106,7 +105,7 @@ def _read(said: str) -> _Comparison:
     for line in said.splitlines():
         key, _, rest = line.partition(" ")
         what, _, value = rest.partition(" ")
-        if key in found and _VALUE.fullmatch(value):
+        if key in found and re.fullmatch(_VALUE, value):
             found[key][what] = value
         elif key == "number" and what.isdigit():
             number = what

@@ -12,8 +12,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pyinfra import host
 from pyinfra.api import FactBase, FunctionCommand, operation
@@ -53,7 +52,7 @@ for n in [0-9]*; do
 done
 """
 
-_LISTED_LINE = re.compile(r"([0-9]{1,9}) (yes|no) ?([0-9]*)")
+_LISTED_LINE = r"([0-9]{1,9}) (yes|no) ?([0-9]*)"
 
 Check = Callable[[Any], object]
 # checks an earlier release of a host, given its manifest
@@ -75,8 +74,7 @@ class GroupMembership(Protocol):
         """Why the head's health check is hopeless; "" while it may still succeed."""
 
 
-@dataclass(frozen=True)
-class Running:
+class Running(NamedTuple):
     """A service's state on the host: the current release, its files, and the installed unit.
 
     answered: "yes" if the current release has ever answered. key: "stale" if the service runs with another API key
@@ -250,7 +248,7 @@ def stage(host: Host, wanted: ServiceRelease, existing: str | None) -> tuple[str
     """Writes the release under the next number. Returns that number and the release to roll back to, if any."""
     folder = layout.service_folder(wanted.service)
     listing = remote.script(host, _LISTED, folder, ANSWERED, BEFORE, doing=f"listing {folder}").splitlines()
-    current, listed = "".join(listing[:1]).strip(), map(_LISTED_LINE.fullmatch, listing[1:])
+    current, listed = "".join(listing[:1]).strip(), (re.fullmatch(_LISTED_LINE, line) for line in listing[1:])
     releases = {line[1]: line for line in listed if line}
     good = [number for number in sorted(releases, key=int) if releases[number][2] == "yes" and number != existing]
     before = [releases[current][3]] if current in releases else []

@@ -19,7 +19,6 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Checkpoint
-from rigup.programs.weights.weights_folder import EXIT_GONE, EXIT_HASH
 from rigup.service import blobs_address
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None) -> dict[str, 
 
 def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -> None:
     """Runs the download under systemd and checks the result. key: of the checkpoint."""
+    from rigup.programs.weights.weights_folder import EXIT_GONE, EXIT_HASH  # few runs download weights
+
     # includes the files: an unfinished job for other files of the same revision is another job
     revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     unit = layout.job_unit("weights", f"{revision}-{key}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup.attention import Attention
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -14,8 +14,7 @@ from rigup.service import DraftKind
 USUAL_TOKENS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """tokens: drafted at once. model, checkpoint: of a head or a smaller model; None for the target's own layers."""
 
     kind: DraftKind

@@ -51,7 +51,7 @@ def with_locked_sizes(resolved: ResolvedNames, lock: Lock) -> ResolvedNames:
     draft = resolved.draft_model or resolved.model
     checkpoints = tuple(_measured(entry, resolved.model.layers, lock) for entry in resolved.checkpoints)
     drafts = tuple(_measured(entry, draft.layers, lock) for entry in resolved.drafts)
-    return replace(resolved, checkpoints=checkpoints, drafts=drafts)
+    return resolved._replace(checkpoints=checkpoints, drafts=drafts)
 
 
 def _measured(entry: CheckpointEntry, layers: int, lock: Lock) -> CheckpointEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.checkpoint import CheckpointEntry
@@ -33,8 +33,7 @@ class NotInCatalogue(InputError):
         self.where, self.repo, self.quant, self.location = where, repo, quant, location
 
 
-@dataclass(frozen=True)
-class ResolvedNames:
+class ResolvedNames(NamedTuple):
     """The choices that a service leaves open.
 
     Every list is in the catalogue's order and not empty, except gpu_indices. draft_model, drafts: of a model that

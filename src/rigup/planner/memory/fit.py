@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from rigup.planner.candidate import Candidate, mib
 from rigup.planner.engine_memory import MEMORY_OPTIONS, SEQUENCES
-from rigup.planner.memory.cpu import place_on_cpu
 from rigup.planner.memory.host import kept_for_system_mib, needed_mib, prompt_cache_mib, total_mib
-from rigup.planner.memory.llama_cpp import place_llama_cpp
-from rigup.planner.memory.tensor_engines import place_tensor_engine
 from rigup.planner.memory.usage import Placement, capacities
 from rigup.units import MIB
 
@@ -20,8 +17,7 @@ STATE_BLOCKS_TAKEN = 90
 _STATES_SOURCE = "vLLM 0.33.0: max_num_seqs exceeds the available blocks of states"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
+class Shortfall(NamedTuple):
     """Why a candidate does not fit.
 
     kind: "weights" do not fit, the "context" does not, the "host" memory does not, the capacity is "unknown",
@@ -60,7 +56,7 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
             return _too_many_requests(candidate, sequences * candidate.parallel.data)
     free = min((use.free_mib for use in placement.gpus), default=None)
     if free is not None and free < 0:
-        return _gpu_shortfall(candidate, replace(placement, missing=MIB * -free))
+        return _gpu_shortfall(candidate, placement._replace(missing=MIB * -free))
     settled = replace(
         candidate,
         sequences=sequences,
@@ -83,9 +79,18 @@ def place_in_memory(candidate: Candidate) -> Candidate | Shortfall:
 
 
 def _place(candidate: Candidate, rooms: list[float]) -> Placement:
+    """Places it as its engine does; that code is imported for its first candidate, since most rigs run one engine."""
     if candidate.engine.name == "llama.cpp":
+        from rigup.planner.memory.llama_cpp import place_llama_cpp
+
         return place_llama_cpp(candidate, rooms)
-    return place_tensor_engine(candidate, rooms) if rooms else place_on_cpu(candidate)
+    if rooms:
+        from rigup.planner.memory.tensor_engines import place_tensor_engine
+
+        return place_tensor_engine(candidate, rooms)
+    from rigup.planner.memory.cpu import place_on_cpu
+
+    return place_on_cpu(candidate)
 
 
 def _too_many_sequences(candidate: Candidate, most: int) -> Shortfall:

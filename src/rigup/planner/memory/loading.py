@@ -16,7 +16,7 @@ _DRAFTING = ("--speculative-config", "--spec-method", "--speculative-algorithm")
 # Drafting that takes the layers of the checkpoint itself: vLLM's method, SGLang's algorithms where no model is named.
 _BUILT_IN = ("mtp", "nextn", "eagle")
 _COUNTING = ("--speculative-config", "--spec-tokens", "--speculative-num-steps")
-_TOKENS = re.compile(r"(?:num_speculative_tokens\W{1,4}|^--spec\S+ )(\d{1,4})")
+_TOKENS = r"(?:num_speculative_tokens\W{1,4}|^--spec\S+ )(\d{1,4})"
 _MOST_TOKENS = 16
 _OTHER_MODEL = ("--speculative-draft-model-path", "--speculative-draft-model", "--spec-model")
 
@@ -88,7 +88,7 @@ def draft_of(candidate: Candidate) -> Draft | None:
         return None
     asked = " ".join(str(flags[name]).lower() for name in _DRAFTING if name in flags)
     built_in = any(name in asked for name in _BUILT_IN) and '"model"' not in asked
-    count = _TOKENS.search(" ".join(f"{name} {flags[name]}" for name in _COUNTING if name in flags))
+    count = re.search(_TOKENS, " ".join(f"{name} {flags[name]}" for name in _COUNTING if name in flags))
     return Draft("mtp", min(_MOST_TOKENS, int(count[1])) if count else 1) if built_in else None
 
 

@@ -6,12 +6,11 @@ fitted to measurements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.model import Model
-from rigup.catalogue.runtimes import runtimes
 from rigup.planner.memory.kv_cache import layer_token_bytes
 from rigup.service import EngineName
 from rigup.units import GIB, MIB
@@ -54,11 +53,12 @@ def tensor_engine_activations(model: Model, experts_cut: int, tensor: int, batch
 
 def sampler(engine: EngineName, version: str, model: Model, sequences: int) -> float:
     """Bytes that sampling for `sequences` requests needs on the ranks that hold the output head."""
+    from rigup.catalogue.runtimes import runtimes  # not of llama.cpp, which has one constant
+
     return runtimes()[engine].sampler_bytes(version) * sequences * model.vocab
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime:
+class Runtime(NamedTuple):
     """Bytes of a GPU that an engine's process takes: before it loads weights, and after its caches have their size.
 
     reserve: what of `before` is the driver's own, which CUDA does not see; 0 where that is not known.
@@ -85,6 +85,8 @@ def standard_runtime(
     """
     if engine == "llama.cpp":
         return Runtime(LLAMA_CPP_RUNTIME)
+    from rigup.catalogue.runtimes import runtimes
+
     figures = runtimes()[engine]
     kinds, experts = frozenset(entry.kind for entry in model.attention), model.experts > 0
     reserve = figures.reserve_bytes(memory)

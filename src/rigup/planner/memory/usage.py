@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.units import GIB, MIB
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """Where everything lies, or how many bytes are `missing` and of which `kind`; then the rest means nothing.
 
     gpus: in the order of Candidate.gpu_indices. host: bytes of host memory; peer: of each host of the service but the

@@ -9,9 +9,9 @@ every rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.model import Model
@@ -33,8 +33,7 @@ _SCHEME_BITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
+class LayerWeights(NamedTuple):
     """Bytes of one layer by part.
 
     Tensor parallelism cuts attention, dense and shared, key_value down to one head; whole is whole on every rank.
@@ -58,8 +57,7 @@ class LayerWeights:
         return self.expert_matrix == size and self.experts % size < _BIASES * size
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """Bytes of one checkpoint by place. head is 0 where it is tied to the embeddings.
 
     vision and mtp are loaded where the engine is told to; see rigup.planner.memory.loading.

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from rigup.plain_values import quoted
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import MEMORY_OPTIONS, PARTITION_VARIABLES, MemoryOption, partition, whole_number
-from rigup.planner.memory.cpu import cache_gib, needed_gib
 from rigup.planner.offload import complaints
 from rigup.planner.rules.rule import Complaint, engine_name, refuses
 from rigup.planner.rules.unmodelled_options import DRAFTS, UNMODELLED
@@ -63,6 +62,8 @@ def _variables(candidate: Candidate) -> Iterator[Complaint]:
     if not whole_number(space):
         yield f"{_CPU_CACHE} must be a whole number of GiB, 1 or more, not {quoted(space)}", "leave it out"
         return
+    from rigup.planner.memory.cpu import cache_gib, needed_gib  # few services set its variable
+
     if (least := needed_gib(candidate, 1)) > cache_gib(candidate):
         yield (
             f"{_CPU_CACHE} {space} cannot hold the {candidate.context:,} tokens of one request: they need {least} GiB",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rigup.plan import Finding
 from rigup.planner.candidate import Candidate
@@ -14,8 +13,7 @@ Complaint = tuple[str, str] | tuple[str, str, str]
 Check = Callable[[Candidate], Iterator[Complaint]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """A constraint. `about` says in one line what it requires; `check` yields a message and a hint for each violation,
     and a third text if the violation has its own source.
 

@@ -12,8 +12,8 @@ from rigup.planner.rules.rule import Complaint, engine_name, refuses
 
 _DECISION = "docs/decisions/0015-llama-servers-router-swaps-models.md"
 # The router's file ends a value at these characters (llama.cpp b11434 common/preset.cpp).
-_ENDS = re.compile(r"[;#\n\r]")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
+_ENDS = r"[;#\n\r]"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*"
 
 
 @refuses("swap-engine", _DECISION)
@@ -55,12 +55,12 @@ def swap_option(candidate: Candidate) -> Iterator[Complaint]:
         text = json.dumps(value) if isinstance(value, dict) else str(value)
         if isinstance(value, list) and len(value) != 1:
             yield f"{name} has {len(value)} values, but llama-server's router passes on one", "give it one value"
-        elif found := _ENDS.search(text):
+        elif found := re.search(_ENDS, text):
             yield (
                 f"{name}: llama-server's router cannot pass on a value with {json.dumps(found[0])}",
                 "leave that character out, or leave swap out and give the service its own GPUs",
             )
-    if (served := candidate.service.served_name) and not _NAME.fullmatch(served):
+    if (served := candidate.service.served_name) and not re.fullmatch(_NAME, served):
         yield (
             f"served_name: llama-server's router cannot serve {quoted(served)}",
             'set it to letters, digits and "._:/@+-"',

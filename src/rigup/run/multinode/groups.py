@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rigup.host import Host
-from rigup.operations.multinode.barrier import Barrier
 from rigup.plan import Plan
 from rigup.run.result import TAKES_PART, HostResult
 
@@ -17,6 +16,8 @@ class NodeGroup:
     """
 
     def __init__(self, hosts: tuple[str, ...]) -> None:
+        from rigup.operations.multinode.barrier import Barrier  # few runs have any group
+
         self.hosts, self.changing, self.checking = hosts, Barrier(hosts), Barrier(hosts)
 
     def begin(self, gone: Mapping[str, str]) -> None:

@@ -107,7 +107,7 @@ def test_services_that_take_turns_are_one_with_the_checkpoint_of_each(
     services = {"chat": turns, "coder": {**turns, "served_name": "c:8b", "context": 512}}
     (plan,) = as_groups(taking_turns(side_by_side(services, [], 64)))
     found = result_of(plan, PINNED)
-    found.answers = [replace(found.answers[0], model="c:8b")]
+    found.answers = [found.answers[0]._replace(model="c:8b")]
     run = inspected(tmp_path, found, plan=plan)
     content, _ = fleet_content(run, rows_of(run), None)
     (host,) = content.hosts

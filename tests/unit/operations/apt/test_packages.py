@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rigup.errors import HostFailed
-from rigup.operations.apt import commands, packages
+from rigup.operations.apt import commands, packages, room
 from rigup.operations.primitives.steps import error_of
 from tests.unit.operations.apt.test_commands import LOCKED, Scripted
 
@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_refused_before_apt_begins(monkeypatch: pytest.Monk
     def refuse(_: Any, step: str, words: tuple[str, ...]) -> None:
         raise HostFailed(f"{step}: {words[-1]}")
 
-    monkeypatch.setattr(commands, "require_room", refuse)
+    monkeypatch.setattr(room, "require_room", refuse)
     (install,) = packages.installed_packages._inner(packages=["curl"])
     assert install.function(None, host) is False
     error = error_of(host)

@@ -116,7 +116,7 @@ def test_what_one_host_of_several_has_too_little_for_is_refused_on_all() -> None
     occupied = Occupied()
     occupied.add(first)
     assert occupied.conflicts(second) == ()
-    hungry = replace(second, candidate=replace(second.candidate, peer_memory_mib=65_536))
+    hungry = second._replace(candidate=replace(second.candidate, peer_memory_mib=65_536))
     (finding,) = occupied.conflicts(hungry)
     assert finding.message.startswith(f"b needs 65,536 {OF_HOST}")
 
@@ -136,7 +136,7 @@ def test_services_that_take_turns_take_work_linear_in_their_number(monkeypatch: 
             service = candidate.service.model_copy(
                 update={"name": f"s{index}", "served_name": f"s{index}", "swap": True}
             )
-            decision = replace(first, candidate=replace(candidate, service=service))
+            decision = first._replace(candidate=replace(candidate, service=service))
             assert occupied.conflicts(decision) == ()
             occupied.add(decision)
         counts.append(len(looked))

@@ -36,7 +36,7 @@ def connected(
         run = local_run({"box": lambda folder: None}, KeyRun)
         with run:
             run.connect(take_lease=False)
-        run.context.handshakes["box"] = replace(run.context.handshakes["box"], probe=probe)
+        run.context.handshakes["box"] = run.context.handshakes["box"]._replace(probe=probe)
         return run
 
     return make
@@ -63,7 +63,7 @@ def test_a_host_that_is_not_to_have_the_service_is_left_out(
     run = connected(Probe())
     gateway = HostEntry("box", "gateways", {"gateway": {}})
     serving = HostEntry("rig", "rigs", {"services": {"chat": {"model": "m"}}})
-    monkeypatch.setattr(run.context, "project", replace(run.context.project, hosts=(gateway, serving)))
+    monkeypatch.setattr(run.context, "project", run.context.project._replace(hosts=(gateway, serving)))
     run.read(("chat",))
     run.rotate("chat")
     assert run.keys == {} and run.results["box"].errors == []

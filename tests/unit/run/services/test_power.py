@@ -32,7 +32,7 @@ def connected(local_run: Callable[..., PowerRun]) -> Callable[..., PowerRun]:
             run.connect(take_lease=False)
         (entry,) = run.context.project.hosts
         entry.data["services"] = services or {"chat": {}, "coder": {}}
-        run.context.handshakes["box"] = replace(run.context.handshakes["box"], probe=probe)
+        run.context.handshakes["box"] = run.context.handshakes["box"]._replace(probe=probe)
         return run
 
     return make
@@ -107,7 +107,7 @@ def test_a_service_over_hosts_is_restarted_on_all_or_none(local_run: Callable[..
         manifest = {"command": []} if entry.name == "alone" else spanning
         built = {"b": BuiltFor("13.0")} if entry.name == "worker" else {}
         probe = replace(RUNS, releases={"chat": manifest}, built_for=built)
-        run.context.handshakes[entry.name] = replace(run.context.handshakes[entry.name], probe=probe)
+        run.context.handshakes[entry.name] = run.context.handshakes[entry.name]._replace(probe=probe)
     run.choose("restart", ())
     assert run.steps == {"head": (), "worker": (), "alone": ("chat",)}
     assert "no NVIDIA driver is loaded" in run.results["worker"].errors[0].message

@@ -100,8 +100,7 @@ class Weights(NamedTuple):
         return largest if all(layer.has_equal_matrices(largest) for layer in moved) else 2 * largest
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(NamedTuple):
     """By what factors weights grow as an engine repacks them: experts, and the other matrices of layers."""
 
     experts: float = 1.0

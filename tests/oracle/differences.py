@@ -39,18 +39,11 @@ WEIGHTS = {
 }
 """Plans whose weights take another part of a rank."""
 
-_FALLBACK = "llama-quantize gives Q5_0 to rows that are not whole blocks of Q4_K; the catalogue counts Q8_0"
-_ONE_MATRIX = "llama-quantize gives attn_qkv Q6_K or Q5_K, as attn_v; the catalogue counts Q4_K"
 _LOADER = "the judge's file has an index on each layer, as the loader would take it; those that share one have none"
+_CLASSES = "the judge's file has a head for classes, which no file of a chat model has"
 FILES = {
     "unsloth/GLM-5.2-GGUF": _LOADER,
-    "unsloth/gemma-4-26B-A4B-it-GGUF Q4_K_M": _FALLBACK,
-    "unsloth/gpt-oss-120b-GGUF Q4_K_M": _FALLBACK,
-    "unsloth/gpt-oss-20b-GGUF Q4_K_M": _FALLBACK,
-    "unsloth/Qwen3.5-122B-A10B-GGUF Q4_K_M": _ONE_MATRIX,
-    "unsloth/Qwen3.5-397B-A17B-GGUF Q4_K_M": _ONE_MATRIX,
-    "unsloth/Qwen3.6-27B-GGUF Q4_K_M": _ONE_MATRIX,
-    "unsloth/Qwen3.6-35B-A3B-GGUF Q4_K_M": _ONE_MATRIX,
-    "unsloth/Qwen3.8-27B-GGUF Q4_K_M": _ONE_MATRIX,
+    "unsloth/Qwen3.6-27B-GGUF Q4_K_M": _CLASSES,
+    "unsloth/Qwen3.8-27B-GGUF Q4_K_M": _CLASSES,
 }
 """Files whose weights take another number of bytes, by the beginning of a plan's name."""

@@ -596,6 +596,10 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     return completed(replace(published, draft=0), published.gguf, found, how)
 
 
+# What llama-quantize takes for rows that are not whole blocks: src/llama-quant.cpp of b11434, tensor_type_fallback.
+SMALLER_BLOCKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
+
+
 def gguf_tensors(
     shapes: list[tuple[str, tuple[int, ...]]], layers: int, quant: str, tied: bool, experts: str = ""
 ) -> Iterator[Tensor]:
@@ -609,13 +613,14 @@ def gguf_tensors(
         if place.part == "vision":
             continue
         kind = _type(name, place, layers, quant, tied)
-        if len(shape) == 1 or place.part in ("router", "norms") or "conv1d" in name:
+        if len(shape) == 1 or place.part in ("router", "norms") or "conv1d" in name or "bias" in name:
             kind = "F32"
         elif place.part == "experts" and experts and "bias" not in name:
             kind = experts
         block = TYPES[kind]
         if shape and shape[-1] % block.elements:
-            block = TYPES["Q8_0"] if shape[-1] % TYPES["Q8_0"].elements == 0 else TYPES["F16"]
+            block = TYPES[SMALLER_BLOCKS.get(kind, kind)]
+            block = block if shape[-1] % block.elements == 0 else TYPES["F16"]
         # llama.cpp's converter writes the halves of gate_up_proj as two tensors, unless told to fuse them.
         halves = 2 if place.part == "experts" and "gate_up_proj" in name and "bias" not in name else 1
         for _ in range(halves):
@@ -629,7 +634,7 @@ def _type(name: str, place: Any, layers: int, quant: str, tied: bool) -> str:
         return "Q6_K"
     number = place.layer or 0
     more = number < layers // 8 or number >= 7 * layers // 8 or (number - layers // 8) % 3 == 2
-    return "Q6_K" if more and ("v_proj" in name or "down_proj" in name) else "Q4_K"
+    return "Q6_K" if more and any(part in name for part in ("v_proj", "in_proj_qkv.", "down_proj")) else "Q4_K"
 
 
 def said_by_maker(model: Model) -> Model:

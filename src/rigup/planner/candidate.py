@@ -15,7 +15,6 @@ from rigup.plan import GpuMemory, HostParts, Parallel
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.engine_memory import Attempt
 from rigup.planner.memory.overhead import MARGIN_MIB, Runtime, standard_runtime
-from rigup.planner.memory.weights import STORED, Growth
 from rigup.rig import Gpu, Rig
 from rigup.service import BuildMethod, Service
 from rigup.units import MIB
@@ -289,18 +288,6 @@ class Candidate:
         if self.parallel.expert > 1:
             return 1
         return expert_ranks(self.engine.name, self.parallel.tensor, self.parallel.data)
-
-    @property
-    def growth(self) -> Growth:
-        """By how much weights grow as the engine holds them."""
-        model, checkpoint = self.model, self.checkpoint
-        capability = min(self.gpus, key=lambda gpu: gpu.capability).compute_capability if self.gpus else ""
-        known = self.release.repacks(checkpoint.scheme, capability)
-        if known is None:
-            return STORED
-        part = (model.expert_intermediate or 0) / self.expert_shards
-        experts = known.of_experts(model.hidden, part) if part else 1.0
-        return Growth((1 + known.scales) * experts, 1.0 if checkpoint.scope == "experts" else 1 + known.scales)
 
     @property
     def longest_context(self) -> int:

@@ -7,7 +7,7 @@ import math
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.kv_cache import CachePool
-from rigup.planner.memory.loading import draft_attention, draft_weights, loads_vision, state_blocks
+from rigup.planner.memory.loading import draft_attention, draft_weights, growth_of, loads_vision, state_blocks
 from rigup.planner.memory.overhead import TENSOR_ENGINE_HOST, sampler, tensor_engine_activations
 from rigup.planner.memory.usage import Placement
 from rigup.planner.memory.vllm_caches import vllm_pool
@@ -23,7 +23,7 @@ def place_on_cpu(candidate: Candidate) -> Placement:
     """Everything in host memory, one rank a host. The KV cache holds the whole context of each request in flight."""
     model, tensor = candidate.model, candidate.parallel.tensor
     weights = weights_of(candidate.checkpoint, model)
-    layers = rank_totals(candidate.checkpoint, model, tensor, tensor, candidate.growth)[-1]
+    layers = rank_totals(candidate.checkpoint, model, tensor, tensor, growth_of(candidate))[-1]
     held = (weights.embedding + weights.head) / tensor + layers
     held += (weights.vision if loads_vision(candidate) else 0.0) + draft_weights(candidate)
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)

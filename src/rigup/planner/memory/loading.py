@@ -8,7 +8,7 @@ from rigup.attention import Attention
 from rigup.catalogue.draft_layers import draft_modules, loaded_modules
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.drafting.draft import Draft
-from rigup.planner.memory.weights import rank_totals, weights_of
+from rigup.planner.memory.weights import STORED, Growth, rank_totals, weights_of
 
 # vLLM 0.33.0 and SGLang 0.5.23: options that leave the towers out, and those that ask for speculative decoding.
 _TEXT_ONLY = ("--language-model-only",)
@@ -25,6 +25,18 @@ def loads_vision(candidate: Candidate) -> bool:
     """llama.cpp has the tower in a file of its own, which rigup does not serve."""
     flags = candidate.service.flags
     return candidate.engine.name != "llama.cpp" and not any(flags.get(name) for name in _TEXT_ONLY)
+
+
+def growth_of(candidate: Candidate) -> Growth:
+    """By how much weights grow as the engine holds them."""
+    model, checkpoint, gpus = candidate.model, candidate.checkpoint, candidate.gpus
+    capability = min(gpus, key=lambda gpu: gpu.capability).compute_capability if gpus else ""
+    known = candidate.release.repacks(checkpoint.scheme, capability)
+    if known is None:
+        return STORED
+    part = (model.expert_intermediate or 0) / candidate.expert_shards
+    experts = known.of_experts(model.hidden, part) if part else 1.0
+    return Growth((1 + known.scales) * experts, 1.0 if checkpoint.scope == "experts" else 1 + known.scales)
 
 
 def tower_bytes(candidate: Candidate) -> float:

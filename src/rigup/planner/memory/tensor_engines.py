@@ -20,6 +20,7 @@ from rigup.planner.memory.loading import (
     draft_of,
     draft_weights,
     encoder_bytes,
+    growth_of,
     in_flight_tokens,
     state_blocks,
     tower_bytes,
@@ -132,8 +133,8 @@ def _shape(candidate: Candidate) -> _RankBytes:
         pool = vllm_pool(model, candidate.storage, in_flight_tokens(candidate), drafts, state_blocks(candidate))
     else:
         pool = sglang_pool(candidate, draft_of(candidate), drafts)
-    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, candidate.growth)
-    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, candidate.growth)
+    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, growth_of(candidate))
+    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, growth_of(candidate))
     drafted = sum(len(entry.layers) for entry in drafts)
     return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstalledPart:
         Path(path).mkdir(parents=True)
         Path(path, "backend-keys.map").touch()
     command(tmp_path, "systemctl", "exit 0", monkeypatch)
-    return replace(GATEWAY, paths=paths)
+    return GATEWAY._replace(paths=paths)
 
 
 def test_no_key_remains(gateway: InstalledPart) -> None:

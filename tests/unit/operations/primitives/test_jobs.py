@@ -153,7 +153,7 @@ def test_what_a_job_that_is_being_stopped_works_on_is_prepared_again_only_once_i
     if kind == "source":
         builds._provide(host, BUILD, "b", ((), ""), PackageSource(), ())
     else:
-        environments._provide(host, ENVIRONMENT, "e", PackageSource(), ())
+        environments._provide(host, ENVIRONMENT, "e", PackageSource(), (), ())
     assert left == [["inactive"]]
     assert systemd.told == ["sh -c", "systemd-run --quiet"]
 

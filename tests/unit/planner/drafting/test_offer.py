@@ -23,7 +23,7 @@ def test_it_is_offered_where_it_fits_and_not_turned_on() -> None:
     assert "--speculative-config" not in plan.command
     assert plan.speculative == (
         '"speculative": "mtp" would use the MTP layers: 424.7 MB of memory, room for 1,288,232 tokens instead '
-        "of 1,507,328"
+        "of 1,506,623"
     )
 
 

@@ -124,7 +124,8 @@ def fit_out(root: Path) -> None:
 def _content() -> str:
     """The folder's name, which changes with the packages, the code that builds them, and this machine's kernel."""
     digest = hashlib.sha256(os.uname().release.encode())
-    for file in [*sorted(NVML.iterdir()), *(Path(__file__).with_name(name) for name in CODE)]:
+    sources = sorted(path for path in NVML.iterdir() if path.is_file())
+    for file in [*sources, *(Path(__file__).with_name(name) for name in CODE)]:
         digest.update(file.name.encode() + file.read_bytes())
     return f"content-{digest.hexdigest()[:12]}"
 

@@ -72,10 +72,12 @@ class CutTowers(Ranged):
     """Architectures whose vision tower tensor parallelism cuts, unless one of these options says otherwise.
 
     whole_with: options by their value. Of other architectures each rank of the first stage has the whole.
+    encoder: how often what the cut saves is taken again to encode pictures, beside the language model's step.
     """
 
     architectures: tuple[str, ...]
     whole_with: dict[str, str | bool] = {}
+    encoder: float = Field(default=0.0, ge=0)
 
 
 class KvCacheTypes(Ranged):

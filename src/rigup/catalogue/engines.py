@@ -95,12 +95,10 @@ class EngineVersion(EngineRelease):
         """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; None if they stay."""
         return next((known for known in self.repacking if known.covers(scheme, capability)), None)
 
-    def cuts_tower(self, architecture: str | None, flags: Mapping[str, object]) -> bool:
-        """Whether tensor parallelism cuts the vision tower of an architecture."""
-        return any(
-            architecture in known.architectures and not (flags.items() & known.whole_with.items())
-            for known in self.cut_towers
-        )
+    def cut_tower(self, architecture: str | None, flags: Mapping[str, object]) -> CutTowers | None:
+        """How tensor parallelism cuts the vision tower of an architecture; None where each rank has the whole."""
+        cut = (known for known in self.cut_towers if not (flags.items() & known.whole_with.items()))
+        return next((known for known in cut if architecture in known.architectures), None)
 
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""

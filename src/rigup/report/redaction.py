@@ -219,7 +219,7 @@ class Redactor:
         return "\n".join(_line(line) for line in _blocks(text.split("\n")))
 
     def value(self, value: Any) -> Any:
-        """The same value without secrets: frozen dataclasses, mappings, lists and tuples, with all texts in them.
+        """The same value without secrets: frozen dataclasses, mappings, lists and tuples, named or not, with all texts.
 
         Texts under a key that names a secret, and the values of such options, are always redacted.
         """
@@ -239,7 +239,7 @@ def _walk(value: Any, text: Callable[[str], str], name: str = "") -> Any:
         words = [_walk(kept, text, name) for kept in value]
         for index in _secret_words(value):
             words[index] = REDACTED
-        return type(value)(words)
+        return type(value)(*words) if hasattr(value, "_fields") else type(value)(words)
     return value
 
 

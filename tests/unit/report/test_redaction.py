@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 from urllib.parse import quote
 
 import pytest
@@ -128,6 +129,18 @@ def test_of_a_value_each_text_that_stands_under_the_name_of_a_secret() -> None:
         ],
     }
     assert Redactor([]).value(["--allow-credentials", "--port", "8000"]) == ["--allow-credentials", "--port", "8000"]
+
+
+class Said(NamedTuple):
+    """A value with names, as a page's sections hold."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def test_of_a_named_tuple_each_text() -> None:
+    said = Said("HF_TOKEN=hello123", ("a line", "HF_TOKEN=hello123"))
+    assert Redactor([]).value([said]) == [Said("HF_TOKEN=[redacted]", ("a line", "HF_TOKEN=[redacted]"))]
 
 
 def test_of_a_list_under_the_name_of_a_secret_and_of_several_api_keys_each_is_one() -> None:

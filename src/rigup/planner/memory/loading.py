@@ -6,6 +6,7 @@ import re
 
 from rigup.attention import Attention
 from rigup.catalogue.draft_layers import draft_modules, loaded_modules
+from rigup.catalogue.engine_facts import CutTowers
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.drafting.draft import Draft
 from rigup.planner.memory.weights import STORED, Growth, rank_totals, weights_of
@@ -42,19 +43,19 @@ def growth_of(candidate: Candidate) -> Growth:
 def tower_bytes(candidate: Candidate) -> float:
     """Bytes of the vision tower on a rank of the first stage."""
     tower = weights_of(candidate.checkpoint, candidate.model).vision if loads_vision(candidate) else 0.0
-    is_cut = candidate.release.cuts_tower(candidate.architecture, candidate.service.flags)
-    return tower / candidate.parallel.tensor if is_cut else tower
+    return tower / candidate.parallel.tensor if _cut_of(candidate) else tower
 
 
 def encoder_bytes(candidate: Candidate) -> float:
-    """What vLLM takes to encode pictures, beside the step of the language model: counted as what the cut saves.
-
-    Nothing says it better: with the whole tower counted two logs come out within 1 % (docs/memory.md), and vLLM's own
-    code, which holds only the tower's part as weights, does not tell what its encoder takes.
-    """
-    if not loads_vision(candidate) or candidate.engine.name != "vllm":
+    """What an engine takes on a rank of the first stage to encode pictures, beside the step of the language model."""
+    cut = _cut_of(candidate)
+    if cut is None or not loads_vision(candidate):
         return 0.0
-    return weights_of(candidate.checkpoint, candidate.model).vision - tower_bytes(candidate)
+    return cut.encoder * (weights_of(candidate.checkpoint, candidate.model).vision - tower_bytes(candidate))
+
+
+def _cut_of(candidate: Candidate) -> CutTowers | None:
+    return candidate.release.cut_tower(candidate.architecture, candidate.service.flags)
 
 
 # The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).

@@ -15,8 +15,8 @@ class LayerTensors(Frozen):
     """Bytes of ONE layer of those that `layers` names; all of them are equal. Scales belong to their tensors.
 
     attention: what tensor parallelism cuts evenly (queries, output, linear attention). key_value: projections of keys
-    and values where they are tensors of their own, cut down to one head. replicated: attention that every rank holds
-    whole (projections of latent attention down to the low rank, indexers).
+    and values where they are tensors of their own, cut down to one head. replicated: what every rank holds whole
+    (projections of latent attention down to the low rank, indexers, projections to the width of narrower experts).
     dense: feed-forward without experts. router, experts (all of them), shared_experts: the mixture of experts.
     expert_matrix: the largest of the experts' tensors, where one holds a matrix of all of them, as in GGUF; a part of
     experts. norms: small vectors, whole on every rank.

@@ -31,22 +31,14 @@ TOKENS = {
 }
 """Plans whose cache holds another number of tokens."""
 
-_KEPT = "what the checkpoint leaves in 16 bits is not in its stored configuration; a log is 5 % off, too (vdb-4f09e21f)"
-_OPEN = "not explained"
 _NOT_READ = "the listed size is 5.5 GB more than the tensors that vLLM's class has; nobody has stored its headers"
 WEIGHTS = {
     "nvidia/MiniMax-M2.5-NVFP4 on 4x RTX PRO 6000 Blackwell Server Edition": _NOT_READ,
     "nvidia/MiniMax-M2.5-NVFP4 on 8x B200": _NOT_READ,
     "nvidia/MiniMax-M2.5-NVFP4 on 8x H200": _NOT_READ,
     "nvidia/MiniMax-M2.7-NVFP4 on 4x RTX PRO 6000 Blackwell Server Edition": _NOT_READ,
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8 on 4x RTX PRO 6000 Blackwell Server Edition": _KEPT,
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8 on 8x H200": _KEPT,
-    "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16 on 4x RTX PRO 6000 Blackwell Server Edition": _OPEN,
-    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16 on 8x B200": _OPEN,
-    "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16 on 8x H200": _OPEN,
-    "nvidia/MiniMax-M3-NVFP4 on 8x B200": _OPEN,
-    "deepseek-ai/DeepSeek-V4-Flash-0731 on 8x A100-SXM4-80GB": "scales that Marlin repeats are counted for its FP4 "
-    "experts, too; the plan is refused there",
+    "nvidia/MiniMax-M3-NVFP4 on 8x B200": "its vision tower, whose shapes nobody has stored, is not in the catalogue; the "
+    "judge's is made up",
 }
 """Plans whose weights take another part of a rank."""
 

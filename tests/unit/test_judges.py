@@ -15,7 +15,7 @@ MOST_OFF = 0.005
 MOST_OFF_WEIGHTS = 0.01
 """The same of the weights on the fullest rank."""
 ENOUGH, LITTLE = 50, "plans have changed: ask again (docs/judges.md)"
-FEW, FEW_WEIGHTS = 0.05, 0.13
+FEW, FEW_WEIGHTS = 0.05, 0.06
 """The part of the plans that may be listed as differing, in tokens and in weights."""
 NOTHING = "no engine says this"
 COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("configuration",)}

@@ -48,24 +48,32 @@ class MistralFormat(Ranged):
 class Repacking(Ranged):
     """How weights of some schemes grow as an engine repacks them for its kernels on some GPUs.
 
-    compute_capabilities: () for all. part, width: to what multiples it fills up the matrices of experts: an expert's
-    width, or the part of it that one rank has, and the model's width. scales: by what part all weights of the scheme
-    grow.
+    compute_capabilities, architectures: () for all. part, width: to what multiples it fills up the matrices of experts:
+    an expert's width, or the part of it that one rank has, and the model's width. scales: by what part all weights of
+    the scheme grow.
     """
 
     schemes: tuple[str, ...]
     compute_capabilities: tuple[Capability, ...] = ()
+    architectures: tuple[str, ...] = ()
     part: int = Field(default=1, ge=1)
     width: int = Field(default=1, ge=1)
     scales: float = Field(default=0.0, ge=0, le=1)
 
-    def covers(self, scheme: str, capability: str) -> bool:
-        """Whether it is about weights of this scheme on a GPU of this compute capability, "" for none."""
-        return scheme in self.schemes and (not self.compute_capabilities or capability in self.compute_capabilities)
+    def covers(self, scheme: str, capability: str, architecture: str | None) -> bool:
+        """Whether it is about weights of this scheme and architecture on this compute capability, "" for no GPU."""
+        return (
+            scheme in self.schemes
+            and (not self.compute_capabilities or capability in self.compute_capabilities)
+            and (not self.architectures or architecture in self.architectures)
+        )
 
     def of_experts(self, width: int, part: float) -> float:
         """By what factor matrices of experts of this size grow, without scales."""
         return (-(-width // self.width) * self.width / width) * (-(-part // self.part) * self.part / part)
+
+
+AS_STORED = Repacking(schemes=(), source="no entry of the engine's [[repacking]] is about these weights")
 
 
 class CutTowers(Ranged):

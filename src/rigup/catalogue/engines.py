@@ -13,6 +13,7 @@ from rigup.artifacts import Sha256, Variant, WheelLibrary
 from rigup.catalogue.abilities import Abilities, AbilityList, Kind
 from rigup.catalogue.checkpoint import CheckpointEntry
 from rigup.catalogue.engine_facts import (
+    AS_STORED,
     CudaNeeds,
     CutTowers,
     EnvironmentRecipe,
@@ -91,9 +92,10 @@ class EngineVersion(EngineRelease):
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.format == weight_format), None)
 
-    def repacks(self, scheme: str, capability: str) -> Repacking | None:
-        """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; None if they stay."""
-        return next((known for known in self.repacking if known.covers(scheme, capability)), None)
+    def repacks(self, scheme: str, capability: str, architecture: str | None = None) -> Repacking:
+        """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; most stay as stored."""
+        known = (entry for entry in self.repacking if entry.covers(scheme, capability, architecture))
+        return next(known, AS_STORED)
 
     def cut_tower(self, architecture: str | None, flags: Mapping[str, object]) -> CutTowers | None:
         """How tensor parallelism cuts the vision tower of an architecture; None where each rank has the whole."""

@@ -36,12 +36,13 @@ _ATTENTION = _words("self_attn attention attn linear_attn self_attention mamba m
 _KEY_VALUE = _words("k_proj v_proj wk wv attn_k attn_v")
 _WHOLE_ON_RANKS = _words(
     "q_a_proj kv_a_proj_with_mqa fused_qkv_a_proj_with_mqa wq_a wkv_a wkv_a_with_mqa wkv kv_proj q_down_proj indexer "
-    "compressor attn_q_a attn_kv_a_mqa attn_kv attn_compressor routed_expert_down_proj routed_expert_up_proj"
+    "compressor attn_q_a attn_kv_a_mqa attn_kv attn_compressor routed_expert_down_proj routed_expert_up_proj "
+    "fc1_latent_proj fc2_latent_proj ffn_latent_in ffn_latent_out"
 )
 _ROUTER = _words("gate router wg e_score_correction_bias expert_bias ffn_gate_inp exp_probs_b tid2eid ffn_gate_tid2eid")
 _SHARED = _words(
-    "shared_expert shared_experts shared_mlp share_expert shared_expert_gate fc1_latent_proj fc2_latent_proj "
-    "ffn_gate_inp_shexp ffn_gate_shexp ffn_up_shexp ffn_down_shexp ffn_latent_in ffn_latent_out"
+    "shared_expert shared_experts shared_mlp share_expert shared_expert_gate ffn_gate_inp_shexp ffn_gate_shexp "
+    "ffn_up_shexp ffn_down_shexp"
 )
 _DENSE_IN_MIXER = _words("up_proj down_proj gate_proj")
 

@@ -9,7 +9,7 @@ from rigup.catalogue.draft_layers import draft_modules, loaded_modules
 from rigup.catalogue.engine_facts import CutTowers
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.drafting.draft import Draft
-from rigup.planner.memory.weights import STORED, Growth, rank_totals, weights_of
+from rigup.planner.memory.weights import Growth, rank_totals, weights_of
 
 # vLLM 0.33.0 and SGLang 0.5.23: options that leave the towers out, and those that ask for speculative decoding.
 _TEXT_ONLY = ("--language-model-only",)
@@ -32,12 +32,14 @@ def growth_of(candidate: Candidate) -> Growth:
     """By how much weights grow as the engine holds them."""
     model, checkpoint, gpus = candidate.model, candidate.checkpoint, candidate.gpus
     capability = min(gpus, key=lambda gpu: gpu.capability).compute_capability if gpus else ""
-    known = candidate.release.repacks(checkpoint.scheme, capability)
-    if known is None:
-        return STORED
+    architecture, repacks = candidate.architecture, candidate.release.repacks
+    experts = repacks(checkpoint.expert_scheme or checkpoint.scheme, capability, architecture)
+    others = repacks(checkpoint.scheme, capability, architecture)
     part = (model.expert_intermediate or 0) / candidate.expert_shards
-    experts = known.of_experts(model.hidden, part) if part else 1.0
-    return Growth((1 + known.scales) * experts, 1.0 if checkpoint.scope == "experts" else 1 + known.scales)
+    return Growth(
+        (1 + experts.scales) * (experts.of_experts(model.hidden, part) if part else 1.0),
+        1.0 if checkpoint.scope == "experts" else 1 + others.scales,
+    )
 
 
 def tower_bytes(candidate: Candidate) -> float:

@@ -41,7 +41,6 @@ PLAN_EXCEPTIONS = {
     "rtx6k-glm51-dcp8-mtp1": "the same fork",
     "vdb-900da89b": "as with 256 sequences; the log does not say how many, and one release later it is as with 1,024",
     "llmd-8": "as with 256 sequences; the table does not say how many, and its other models are as with 1,024",
-    "vdb-4f09e21f": "the weights are off, see WEIGHTS_EXCEPTIONS",
 }
 """KV cache and total of a plan from nothing but the card, the fraction and the defaults."""
 OTHER_SEQUENCES = {"vdb-900da89b": 256, "llmd-8": 256}
@@ -49,8 +48,6 @@ OTHER_SEQUENCES = {"vdb-900da89b": 256, "llmd-8": 256}
 WEIGHTS_EXCEPTIONS = {
     "vdb-d5245609": "an AMD card, whose builds of vLLM hold other copies; rigup plans none",
     "file-sglang-q38-27b": "the difference of free memory: 0.9 GiB more than the tensors, as much as the MTP layer has",
-    "vdb-2fec82ef": "vLLM 0.20 holds experts of width 1,856 as 1,920, 0.13 does not (vdb-afb821c3): 0.94 GiB",
-    "vdb-4f09e21f": "3.1 GiB more than FP8 throughout; the config lists no layers that are left in BF16",
 }
 """Weights of one GPU."""
 

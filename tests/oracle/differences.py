@@ -37,7 +37,7 @@ WEIGHTS = {
     "nvidia/MiniMax-M2.5-NVFP4 on 8x B200": _NOT_READ,
     "nvidia/MiniMax-M2.5-NVFP4 on 8x H200": _NOT_READ,
     "nvidia/MiniMax-M2.7-NVFP4 on 4x RTX PRO 6000 Blackwell Server Edition": _NOT_READ,
-    "nvidia/MiniMax-M3-NVFP4 on 8x B200": "its vision tower, whose shapes nobody has stored, is not in the catalogue; the "
+    "nvidia/MiniMax-M3-NVFP4 on 8x B200": "its vision tower, whose shapes nobody has stored, is not catalogued; the "
     "judge's is made up",
 }
 """Plans whose weights take another part of a rank."""

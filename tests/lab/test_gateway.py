@@ -61,7 +61,10 @@ while not os.path.exists("/run/enough"):
     try:
         link.request("POST", "/v1/chat/completions", body, {"Authorization": "Bearer client-key-of-team-a"})
         reply = link.getresponse()
-        failed += b"Paris" not in reply.read() or reply.status != 200
+        said = reply.read()
+        if b"Paris" not in said or reply.status != 200:
+            failed += 1
+            print(reply.status, said[:500])
     except (OSError, http.client.HTTPException) as error:
         failed += 1
         print(repr(error))

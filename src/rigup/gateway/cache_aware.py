@@ -140,7 +140,8 @@ def _choosing(port: int, number: int, copies: int) -> list[str]:
         "balance first",
         "option redispatch 1",
         "retries 1",
-        "retry-on conn-failure empty-response 503",
+        # 404: it calls itself ready before it has asked its backends for their models
+        "retry-on conn-failure empty-response 404 503",
         f"http-request disable-l7-retry if {{ be_conn gt {copies} }}",
         "http-request del-header authorization",
         "http-request del-header x-api-key",

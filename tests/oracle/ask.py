@@ -1,6 +1,7 @@
 """Asks an engine about every plan of the matrix, and keeps what it says.
 
-    python -m tests.oracle.ask ENVIRONMENT [--engine vllm] [--minutes 60] [--jobs 2] [--only WORDS] [--stale]
+    python -m tests.oracle.ask ENVIRONMENT [--engine vllm] [--release 0.33.0] [--minutes 60] [--jobs 2]
+                               [--only WORDS] [--stale]
 
 ENVIRONMENT: a folder that has the engine's CUDA wheel, as `rigup` installs it. It asks what was never asked or whose
 plan changed since, and ends after so many minutes; the next run goes on. The answers are in answers/, a line each.
@@ -35,13 +36,19 @@ ANSWERS = HERE / "answers"
 JUDGE = HERE / "judge"
 # Pairs that one process answers: it takes half a minute to load, and a case of SGLang half a second.
 GROUP: dict[EngineName, int] = {"vllm": 8, "sglang": 100}
-RELEASES: dict[EngineName, str] = {"vllm": "0.33.0", "sglang": "0.5.23"}
+RELEASES: dict[EngineName, tuple[str, ...]] = {"vllm": ("0.33.0", "0.29.0", "0.25.1"), "sglang": ("0.5.23",)}
+"""Of each engine, newest first."""
 
 
 def judge_digest(engine: str) -> str:
     """Of the programs that ask."""
     content = b"".join((JUDGE / name).read_bytes() for name in ("simulated_gpus.py", "cases.py", f"{engine}.py"))
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def answers_of(engine: EngineName, release: str) -> Path:
+    """The file with what a release answered."""
+    return ANSWERS / f"{engine}-{release}.jsonl"
 
 
 def read_answers(path: Path) -> dict[str, dict[str, Any]]:
@@ -86,15 +93,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("environment", type=Path)
     parser.add_argument("--engine", default="vllm", choices=list(RELEASES))
+    parser.add_argument("--release", default="", help="that ENVIRONMENT has; the newest of RELEASES without it")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="pairs whose name contains this")
     parser.add_argument("--again", action="store_true", help="also those that were answered")
     parser.add_argument("--stale", action="store_true", help="only those that were answered and whose plan changed")
     args = parser.parse_args()
-    path, judge = ANSWERS / f"{args.engine}-{RELEASES[args.engine]}.jsonl", judge_digest(args.engine)
+    release = args.release or RELEASES[args.engine][0]
+    path, judge = answers_of(args.engine, release), judge_digest(args.engine)
     answers, until, writing = read_answers(path), time.monotonic() + 60 * args.minutes, Lock()
-    every = {pair.name: pair for pair in pairs(args.engine)}
+    every = {pair.name: pair for pair in pairs(args.engine, release)}
     answers = {name: row for name, row in answers.items() if name in every}
     wanted = [
         pair

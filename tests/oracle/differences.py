@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from rigup.service import EngineName
 
+NO_PROCESSOR = ("Can't load image processor", "Failed to load the processor")
+"""How vLLM 0.25.1 says that a repository's files for pictures are missing, which nobody has stored: no answer."""
+
 _SHORT = "NVFP4 quantization requires the following fields in hf_quant_config.json: ['group_size', 'exclude_modules']"
 REFUSED: dict[EngineName, dict[str, str]] = {
     "vllm": {
@@ -19,16 +22,7 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 }
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
-_FP8_BY_ITSELF = "vLLM takes an FP8 cache by itself for GlmMoeDsaForCausalLM on 10.0; the plan counts bf16"
-_SHARED_INDEX = "vLLM keeps index keys on 21 of its 78 layers, which the others share; the catalogue counts all"
-TOKENS = {
-    "nvidia/GLM-5.2-NVFP4 on 8x H200": _SHARED_INDEX,
-    "zai-org/GLM-5.2-FP8 on 8x H200": _SHARED_INDEX,
-    "zai-org/GLM-5.2 on 8x H200": _SHARED_INDEX,
-    "nvidia/GLM-5.2-NVFP4 on 8x B200": _FP8_BY_ITSELF,
-    "zai-org/GLM-5.2 on 8x B200": _FP8_BY_ITSELF,
-    "zai-org/GLM-5.2-FP8 on 8x B200": _FP8_BY_ITSELF,
-}
+TOKENS: dict[str, str] = {}
 """Plans whose cache holds another number of tokens."""
 
 _NOT_READ = "the listed size is 5.5 GB more than the tensors that vLLM's class has; nobody has stored its headers"

@@ -226,12 +226,13 @@ def kept_whole(entry: dict[str, Any], shapes: str) -> list[str]:
     )
 
 
-def pairs(engine: EngineName, names: Container[str] | None = None) -> Iterator[Pair]:
-    """Every plan that is "ok" of a checkpoint whose configuration is known. names: of those wanted; None for all."""
+def pairs(engine: EngineName, version: str, names: Container[str] | None = None) -> Iterator[Pair]:
+    """Every plan of a release that is "ok", of checkpoints whose configuration is known. names: None for all."""
     for checkpoint in catalogue().checkpoints:
         if checkpoint.scheme == "gguf" or not files_of(checkpoint.repo):
             continue
-        asked = {"checkpoint": checkpoint.repo, "model": checkpoint.model, "engine": engine, "allow": [NO_ATTENTION]}
+        asked: dict[str, Any] = {"checkpoint": checkpoint.repo, "model": checkpoint.model, "engine": engine}
+        asked |= {"version": version, "allow": [NO_ATTENTION]}
         for rig, host_memory_gib in RIGS.items():
             if names is not None and name_of(checkpoint.repo, rig) not in names:
                 continue

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rigup.catalogue.kernels import FOLDER, KernelKey
 from rigup.service import EngineName
-from tests.oracle.ask import ANSWERS, RELEASES, read_answers
-from tests.oracle.matrix import pairs
+from tests.oracle.ask import RELEASES, answers_of, read_answers
+from tests.oracle.matrix import Pair, pairs
 
 NONE_FOUND = "No valid attention backend found"
 # How far an answer must have come to name all kernels.
@@ -36,22 +36,28 @@ def unable(row: dict[str, Any]) -> str:
     return doubts[0] if doubts else NONE_FOUND if NONE_FOUND in refused else ""
 
 
+def keeps_as_planned(pair: Pair, row: dict[str, Any]) -> bool:
+    """Whether the answer is to a plan with the same KV cache, on which kernels depend."""
+    kept = str(row.get("settled", {}).get("kv_cache_dtype", "auto"))
+    return kept.startswith("fp8") == (pair.plan.kv_cache_type == "fp8")
+
+
 class Table(NamedTuple):
-    """Of one engine. unlike: pairs that say otherwise than one of the same kind; the kind is left out."""
+    """Of one release. unlike: pairs that say otherwise than one of the same kind; the kind is left out."""
 
     kernels: dict[str, Any]
     unable: dict[str, dict[str, str]]
     unlike: list[str]
 
 
-def table(engine: EngineName) -> Table:
+def table(engine: EngineName, version: str) -> Table:
     """What the answers say, also those to earlier plans, which differed in sizes: kernels do not depend on them."""
-    answers = read_answers(ANSWERS / f"{engine}-{RELEASES[engine]}.jsonl")
+    answers = read_answers(answers_of(engine, version))
     said: dict[KernelKey, dict[str, list[str]]] = {}
     unlike, cannot = dict[KernelKey, str](), dict[str, dict[str, str]]()
-    for pair in pairs(engine):
+    for pair in pairs(engine, version, answers):
         row = answers.get(pair.name)
-        if row is None:
+        if row is None or not keeps_as_planned(pair, row):
             continue
         if why := unable(row):
             cannot.setdefault(pair.kind, {})[pair.capability] = why
@@ -66,9 +72,11 @@ def table(engine: EngineName) -> Table:
 
 
 def main() -> None:
-    """Writes every engine's."""
-    for engine, version in RELEASES.items():
-        kernels, cannot, unlike = table(engine)
+    """Writes every release's."""
+    for engine, version in ((engine, version) for engine, releases in RELEASES.items() for version in releases):
+        if not answers_of(engine, version).exists():
+            continue
+        kernels, cannot, unlike = table(engine, version)
         lines = []
         for kind, schemes in kernels.items():
             rows = ",\n".join(f"  {json.dumps(scheme)}: {json.dumps(caches)}" for scheme, caches in schemes.items())
@@ -76,7 +84,7 @@ def main() -> None:
         text = ",\n".join(lines)
         FOLDER.mkdir(exist_ok=True)
         head = f'"version": "{version}", "unable": {json.dumps(cannot)}'
-        (FOLDER / f"{engine}.json").write_text(f'{{{head}, "kernels": {{\n{text}\n}}}}\n')
+        (FOLDER / f"{engine}-{version}.json").write_text(f'{{{head}, "kernels": {{\n{text}\n}}}}\n')
         print(f"{engine} {version}: {len(kernels)} kinds of models", *unlike, sep="\n")
 
 

@@ -1,10 +1,11 @@
 """Latent attention over the tokens that an indexer picks (DeepSeek sparse attention), which keeps a key of its own.
 
-Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on every
-layer, and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes a token in fp8 (512 fp8 values, 4 float32 scales, 64
-bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py, DSATokenToKVPool, which keeps the same, and one key for as many
-tokens as index_kpool says (model_executor/pool_configurator.py). llama.cpp b11434 src/llama-kv-cache-dsa.cpp: keys in
-the cache's type, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
+Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on each
+layer with an indexer of its own (so do 0.25.1 and 0.29.0), and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes
+a token in fp8 (512 fp8 values, 4 float32 scales, 64 bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py,
+DSATokenToKVPool, which keeps the same on every layer, and one key for as many tokens as index_kpool says
+(model_executor/pool_configurator.py). llama.cpp b11434 src/llama-kv-cache-dsa.cpp: keys in the cache's type, and only
+on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
 """
 
 from typing import Literal
@@ -34,11 +35,12 @@ class LatentIndexed(LatentHeads):
             kept = super().caches(storage)
             return kept if self.index_shared else (*kept, LayerCache(self.index_dim * storage.element))
         size = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP)
-        key = LayerCache(size / self.index_pool, self.index_pool)
+        shares = self.index_shared and storage.engine == "vllm"
+        keys = () if shares else (LayerCache(size / self.index_pool, self.index_pool),)
         if storage.kv_cache_type != "fp8":
-            return (*super().caches(storage), key)
+            return (*super().caches(storage), *keys)
         scales = _SCALE_BYTES * -(-self.kv_rank // _FP8_GROUP)
-        return (LayerCache(self.kv_rank + scales + self.rope_dim * MODEL_BYTES), key)
+        return (LayerCache(self.kv_rank + scales + self.rope_dim * MODEL_BYTES), *keys)
 
     def parameters(self, hidden: int) -> int:
         """Those of latent attention, the indexer's queries from the low rank, its one key head and its weights."""

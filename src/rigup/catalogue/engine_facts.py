@@ -1,5 +1,6 @@
 """What is known of an engine: facts of their own kinds, each about some of its releases and with its source."""
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -94,6 +95,24 @@ class KvCacheTypes(Ranged):
     names: dict[str, str]
 
 
+class OwnCacheType(Ranged):
+    """The KV cache type that the engine takes by itself for some architectures, where it is not the model's own type.
+
+    compute_capabilities: () for all. only: whether it refuses every other type.
+    """
+
+    name: str
+    only: bool = False
+    architectures: tuple[str, ...]
+    compute_capabilities: tuple[Capability, ...] = ()
+
+    def covers(self, architecture: str | None, capabilities: Collection[str]) -> bool:
+        """Whether it is about this architecture on GPUs of these compute capabilities, () for no GPU."""
+        where = self.compute_capabilities
+        there = not where or (bool(capabilities) and set(capabilities) <= set(where))
+        return there and architecture in self.architectures
+
+
 class KnownBad(Frozen):
     """Versions that are known to fail, with some GPUs (compute capabilities, cards), models (architectures) or weights.
 
@@ -143,8 +162,9 @@ class EnvironmentRecipe(Ranged):
     requirement that joins hosts with Ray. python, python_from: see `environment.LockedEnvironment`; for a Python from
     uv, the minor version. overrides: requirements that replace those of packages. excludes: packages to leave out.
     indexes: package to the address of its own index; {version} stands for the release.
-    provides: further names of the project, with versions. runtime_packages: Debian packages that it needs at run time.
-    compiler: that of its GPU kernels, which `requirements` bring.
+    as_released: packages of which none is taken that is newer than the project's wheel, if the index tells their dates:
+    its METADATA has no upper limit. provides: further names of the project, with versions. runtime_packages: Debian
+    packages that it needs at run time. compiler: that of its GPU kernels, which `requirements` bring.
     """
 
     variant: Variant = "cuda"
@@ -154,6 +174,7 @@ class EnvironmentRecipe(Ranged):
     overrides: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     indexes: dict[str, Annotated[str, Field(pattern=r"^https?://[^\s@]+$")]] = {}
+    as_released: tuple[str, ...] = ()
     provides: dict[str, str] = {}
     requirements: tuple[str, ...] = ()
     runtime_packages: tuple[str, ...] = ()

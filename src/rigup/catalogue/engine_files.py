@@ -16,6 +16,7 @@ from rigup.catalogue.engine_facts import (
     KnownBad,
     KvCacheTypes,
     MistralFormat,
+    OwnCacheType,
     Recipe,
     Repacking,
     RpcRecipe,
@@ -48,6 +49,7 @@ class EngineChange(Frozen):
     formats: tuple[FormatSupport, ...] = ()
     mistral_format: tuple[MistralFormat, ...] = ()
     kv_cache_types: tuple[KvCacheTypes, ...] = ()
+    own_cache_types: tuple[OwnCacheType, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
@@ -124,6 +126,7 @@ class EngineFile(EngineChange):
             formats=tuple(known for known in self.formats if known.holds(version)),
             mistral_format=next((known for known in self.mistral_format if known.holds(version)), None),
             kv_cache_types=types,
+            own_cache_types=tuple(known for known in self.own_cache_types if known.holds(version)),
             repacking=tuple(known for known in self.repacking if known.holds(version)),
             cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
             known_bad=tuple(known for known in self.known_bad if version in known.versions),

@@ -21,6 +21,7 @@ from rigup.catalogue.engine_facts import (
     Image,
     KnownBad,
     MistralFormat,
+    OwnCacheType,
     Recipe,
     Repacking,
     RpcRecipe,
@@ -67,6 +68,7 @@ class EngineVersion(EngineRelease):
     formats: tuple[FormatSupport, ...]
     mistral_format: MistralFormat | None = None
     kv_cache_types: dict[str, str]
+    own_cache_types: tuple[OwnCacheType, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     known_bad: tuple[KnownBad, ...]
@@ -134,6 +136,11 @@ class EngineVersion(EngineRelease):
 
     def _there(self, kind: Kind, names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if not self.abilities.lacks(kind, name))
+
+    def own_cache_type(self, architecture: str | None, gpus: Collection[Gpu]) -> OwnCacheType | None:
+        """The KV cache type that it takes by itself for an architecture on these GPUs; None for the model's own."""
+        capabilities = {gpu.compute_capability for gpu in gpus}
+        return next((known for known in self.own_cache_types if known.covers(architecture, capabilities)), None)
 
     def kv_cache_name(self, kv_cache_type: str) -> str | None:
         """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -33,18 +34,27 @@ class KernelTable(NamedTuple):
 
 
 @cache
-def kernel_table(engine: EngineName) -> KernelTable | None:
-    """The engine's table; None for one that was never asked."""
-    path = FOLDER / f"{engine}.json"
-    if not path.exists():
+def kernel_table(engine: EngineName, version: str) -> KernelTable | None:
+    """The table of a release, else of the last before it that was asked, else of the first; None for an engine without.
+
+    Another release may take other kernels: see `was_asked`.
+    """
+    releases = sorted(_releases(engine), key=version_key)
+    if not releases:
         return None
-    content: dict[str, Any] = json.loads(read_text(path))
+    nearest = bisect_right(releases, version_key(version), key=version_key) - 1
+    content: dict[str, Any] = json.loads(read_text(FOLDER / f"{engine}-{releases[max(nearest, 0)]}.json"))
     return KernelTable(content["version"], content["kernels"], content["unable"])
 
 
+@cache
+def _releases(engine: EngineName) -> tuple[str, ...]:
+    return tuple(path.stem.removeprefix(f"{engine}-") for path in FOLDER.glob(f"{engine}-*.json"))
+
+
 def was_asked(engine: EngineName, version: str) -> bool:
-    """Whether the table is of this release: another one may take other kernels."""
-    table = kernel_table(engine)
+    """Whether this release was asked."""
+    table = kernel_table(engine, version)
     return table is not None and version_key(table.version) == version_key(version)
 
 
@@ -62,9 +72,9 @@ def kind_of(architecture: str, experts: int) -> str:
     return f"{architecture} with experts" if experts else architecture
 
 
-def kernels_of(engine: EngineName, key: KernelKey) -> Kernels:
+def kernels_of(engine: EngineName, version: str, key: KernelKey) -> Kernels:
     """The kernels by part; {} where nobody asked."""
-    table = kernel_table(engine)
+    table = kernel_table(engine, version)
     if table is None:
         return {}
     found = table.kernels.get(key.kind, {}).get(key.scheme, {}).get(key.cache_type, {}).get(key.capability, {})

@@ -63,9 +63,12 @@ def model_path(entry: CheckpointEntry, checkpoint: Checkpoint) -> str:
 def kv_cache_type(candidate: Candidate) -> Options:
     """The KV cache's type, unless the engine is certain to choose the plan's type by itself.
 
-    The automatic choice is bf16, unless the checkpoint's configuration names another type, which the engines follow.
+    The automatic choice is bf16, unless the engine takes another type for the model, or the checkpoint's configuration
+    names one, which the engines follow.
     """
-    automatic = candidate.kv_cache_type == "bf16" and not _may_name_a_cache(candidate.checkpoint)
+    own = candidate.own_cache_type
+    automatic = candidate.kv_cache_type == (own.name if own else "bf16")
+    automatic = automatic and not _may_name_a_cache(candidate.checkpoint)
     name = None if automatic else candidate.release.kv_cache_name(candidate.kv_cache_type)
     return {"--kv-cache-dtype": name} if name else {}
 

@@ -181,8 +181,8 @@ def _offered(host: HostEntry, catalogue: Catalogue) -> list[Any]:
 
 
 def _packaged(release: EngineVersion) -> list[Any]:
-    """The inputs from which a release's environments are resolved."""
-    beside = {"source", "provides", "runtime_packages", "ray", "compiler"}
+    """The inputs from which a release's environments are resolved; a lock may hold newer ones than `as_released`."""
+    beside = {"source", "provides", "runtime_packages", "ray", "compiler", "as_released"}
     return [recipe.model_dump(exclude=beside, exclude_defaults=True) for recipe in release.environments]
 
 

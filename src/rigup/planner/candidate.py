@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
+from rigup.catalogue.engine_facts import OwnCacheType
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
@@ -147,6 +148,11 @@ class Candidate:
     def architecture(self) -> str | None:
         """What the engine calls the architecture of the checkpoint; None if nobody knows."""
         return self.release.architecture_of(self.model, self.checkpoint)
+
+    @property
+    def own_cache_type(self) -> OwnCacheType | None:
+        """The KV cache type that the engine takes by itself; None for the model's own."""
+        return self.release.own_cache_type(self.architecture, self.gpus)
 
     @property
     def storage(self) -> Storage:

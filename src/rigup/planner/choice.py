@@ -113,7 +113,9 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
     level = Criterion(quality.rank, f"is of a lower quality ({quality.level})")
     finest = Criterion(-round(bits / _BITS_STEP), "has fewer bits per weight")
     fast = Criterion(-speed, _SLOWER)
-    cache = Criterion(candidate.kv_cache_type not in _FULL_CACHE, "quantises the KV cache to 8 bits")
+    own = candidate.own_cache_type if candidate.kv_cache_type not in _FULL_CACHE else None
+    quantises = candidate.kv_cache_type not in (*_FULL_CACHE, own and own.name)
+    cache = Criterion(quantises, "quantises the KV cache to 8 bits")
     native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
     poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
     # The last level has no lower limit, so bits count before speed there.

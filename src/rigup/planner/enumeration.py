@@ -78,8 +78,10 @@ def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     for checkpoint in request.resolved.checkpoints:
         for engine, release in request.resolved.engines:
             if insists or loads(checkpoint, release):
+                architecture = release.architecture_of(request.resolved.model, checkpoint)
                 for placement in placements.get(engine.name, ()):
-                    yield _candidate(request, checkpoint, engine, release, placement)
+                    if kept := _as_the_engine_keeps(request, release, architecture, placement):
+                        yield _candidate(request, checkpoint, engine, release, kept)
 
 
 def _can_offload(request: PlanningRequest, engine: Engine) -> bool:
@@ -116,6 +118,21 @@ def _placements(request: PlanningRequest, engine: Engine, release: EngineVersion
         settings = settings_of(engine, service, request.rig, on_a_host)
         for kv_cache_type in kv_cache_types(request, engine, on_a_host):
             yield _Placement(gpus, parallel, kv_cache_type, settings)
+
+
+def _as_the_engine_keeps(
+    request: PlanningRequest, release: EngineVersion, architecture: str | None, placement: _Placement
+) -> _Placement | None:
+    """With the KV cache that the engine takes by itself, where the service names none; None for every other type."""
+    if request.service.kv_cache_type != "auto" or not release.own_cache_types:
+        return placement
+    on_hosts = [request.rig.gpus[index % len(request.rig.gpus)] for index in placement.gpu_indices]
+    own = release.own_cache_type(architecture, on_hosts)
+    if own is None:
+        return placement
+    return (
+        placement._replace(kv_cache_type=own.name) if placement.kv_cache_type == _KV_TYPES[release.engine][0] else None
+    )
 
 
 def _candidate(

@@ -25,7 +25,7 @@ def planned_kernels(candidate: Candidate) -> Kernels:
     (capability,) = capabilities
     kind = kind_of(architecture, candidate.model.experts)
     key = KernelKey(kind, candidate.checkpoint.scheme, str(candidate.kv_cache_type), capability)
-    found = kernels_of(candidate.engine.name, key)
+    found = kernels_of(candidate.engine.name, candidate.version, key)
     chosen = {name.replace("_", "-") for name in candidate.service.flags}
     return {
         part: names
@@ -36,7 +36,7 @@ def planned_kernels(candidate: Candidate) -> Kernels:
 
 def unable(candidate: Candidate) -> str:
     """Why the engine has no attention for the model on a card, as the code of this release said; "" where it has."""
-    table = kernel_table(candidate.engine.name)
+    table = kernel_table(candidate.engine.name, candidate.version)
     if table is None or candidate.architecture is None or not was_asked(candidate.engine.name, candidate.version):
         return ""
     said = table.unable.get(kind_of(candidate.architecture, candidate.model.experts), {})
@@ -45,7 +45,7 @@ def unable(candidate: Candidate) -> str:
 
 def source_of(candidate: Candidate) -> str:
     """Who says so, and of which release if it is another than the plan's."""
-    table = kernel_table(candidate.engine.name)
+    table = kernel_table(candidate.engine.name, candidate.version)
     assert table is not None
     asked = was_asked(candidate.engine.name, candidate.version)
     nearest = "" if asked else f"; {candidate.version} was not asked"
@@ -56,7 +56,7 @@ def kernels_text(plan: Plan) -> str:
     """ "attention FLASH_ATTN, experts TRITON", in order of a step, and which release was asked if it is another."""
     text = ", ".join(f"{part} {' and '.join(names)}" for part, names in plan.kernels.items())
     build = plan.build
-    table = kernel_table(build.engine) if build else None
+    table = kernel_table(build.engine, build.version) if build else None
     if build is None or table is None or was_asked(build.engine, build.version):
         return text
     return f"{text} (as in {table.version})"

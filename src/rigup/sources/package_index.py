@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import requests
@@ -41,12 +42,16 @@ BUILT_IN = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A file on the index. url: absolute. sha256: as the index states it, None if it does not. bytes: 0 if unknown."""
+    """A file on the index. url: absolute. sha256, uploaded: as the index states them, None if it does not.
+
+    bytes: 0 if unknown.
+    """
 
     name: str
     url: str
     sha256: str | None
     bytes: int = 0
+    uploaded: datetime | None = None
 
 
 def find_sdist(project: str, version: str) -> str:
@@ -170,16 +175,20 @@ def _index_files(answer: requests.Response, yanked: bool) -> Iterator[IndexFile]
     kind = answer.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
     if kind not in LINKS:
         raise ValueError("content type")
-    for url, sha256, gone in LINKS[kind](answer):
+    for url, sha256, gone, uploaded in LINKS[kind](answer):
         require_time()
         name = file_name(url)
         stated = sha256.lower() if sha256 and SHA256.fullmatch(sha256) else None
         if FILE_NAME.fullmatch(name) and url.startswith(("https://", "http://")) and (yanked or not gone):
-            yield IndexFile(name, url, stated)
+            yield IndexFile(name, url, stated, uploaded=uploaded)
 
 
-def _json_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bool]]:
-    """URL, sha256 and whether it was yanked, for each file of a JSON page."""
+Link = tuple[str, str | None, bool, datetime | None]
+"""URL, sha256, whether it was yanked, and when it was uploaded."""
+
+
+def _json_links(answer: requests.Response) -> Iterator[Link]:
+    """For each file of a JSON page."""
     page = read_json(answer.content, MOST_VALUES)
     if not isinstance(page, dict) or not isinstance(page.get("files"), list):
         raise ValueError("no files")
@@ -188,11 +197,12 @@ def _json_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bo
         if not isinstance(entry, dict) or len(str(entry.get("filename"))) > LONGEST_NAME:
             raise ValueError("filename")
         package = DistributionPackage.from_json_data(entry, base_url=answer.url)
-        yield urllib.parse.urldefrag(package.url).url, package.digests.get("sha256"), package.is_yanked
+        url = urllib.parse.urldefrag(package.url).url
+        yield url, package.digests.get("sha256"), package.is_yanked, package.upload_time
 
 
-def _html_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bool]]:
-    """URL, sha256 and whether it was yanked, for each file of an HTML page."""
+def _html_links(answer: requests.Response) -> Iterator[Link]:
+    """For each file of an HTML page, which does not tell when it was uploaded."""
     text = answer.content.decode(errors="replace")
     if text.count("<") > MOST_TAGS:
         raise ValueError("too many tags")
@@ -204,7 +214,7 @@ def _html_links(answer: requests.Response) -> Iterator[tuple[str, str | None, bo
     for link in parser.fetch_links():
         url, fragment = urllib.parse.urldefrag(link.url)
         sha256 = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None
-        yield url, sha256, "data-yanked" in link.attrs
+        yield url, sha256, "data-yanked" in link.attrs, None
 
 
 def file_name(url: str) -> str:

@@ -9,6 +9,7 @@ import tempfile
 import tomllib
 import urllib.parse
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ def resolve_environment(
 ) -> Resolution:
     """The newest set of compatible packages, one wheel for each package.
 
+    Those that the recipe names are taken as they were when the engine was released.
     program: the path of uv. ray: include the packages that join hosts with Ray.
     Raises InputError if the release has no such build, is not on the index, is not built for the platform, or has
     conflicting dependencies; and Unreachable.
@@ -63,9 +65,10 @@ def resolve_environment(
     if ray:
         recipe = _with_ray(what, recipe)
     indexes = {name: _index_of(name, address) for name, address in sorted(recipe.indexes.items())}
+    released = None
     if recipe.project not in indexes:
-        _require_release(what, recipe, release.version, architecture)
-    wheels = _wheels(program, what, recipe, release.version, python, architecture, indexes)
+        released = _require_release(what, recipe, release.version, architecture)
+    wheels = _wheels(program, what, recipe, release.version, python, architecture, indexes, released)
     elsewhere = {canonicalize_name(project) for project in indexes}
     local = tuple(wheel.name for wheel in wheels.values() if wheel.url.startswith("file:"))
     environment = LockedEnvironment(
@@ -126,8 +129,11 @@ def _index_of(project: str, address: str) -> str:
     return address
 
 
-def _require_release(what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture) -> None:
-    """Raises InputError if the index lacks this version of the engine, or lacks it for the platform."""
+def _require_release(what: str, recipe: EnvironmentRecipe, version: str, architecture: Architecture) -> datetime | None:
+    """When its newest wheel was uploaded, if the index tells.
+
+    Raises InputError if the index lacks this version of the engine, or lacks it for the platform.
+    """
     by_version = by_release(project_files(recipe.project, what))
     wheels = by_version.get(Version(version), [])
     if not wheels:
@@ -141,6 +147,7 @@ def _require_release(what: str, recipe: EnvironmentRecipe, version: str, archite
             f"{what}: no wheel is built for {_platform(architecture, recipe.python)}",
             f"choose a platform with wheels: {built}",
         )
+    return max((wheel.uploaded for wheel in wheels if wheel.uploaded), default=None)
 
 
 def _wheels(
@@ -151,8 +158,12 @@ def _wheels(
     python: str,
     architecture: Architecture,
     indexes: dict[str, str],
+    released: datetime | None = None,
 ) -> dict[str, IndexFile]:
-    """The best wheel of each package that uv chooses, with its sha256, by normalised name."""
+    """The best wheel of each package that uv chooses, with its sha256, by normalised name.
+
+    released: when the project was.
+    """
     with tempfile.TemporaryDirectory(prefix="rigup-lock-") as folder:
         asked, given = Path(folder), Path(folder) / "pylock.toml"
         (asked / "pyproject.toml").write_text(_question(recipe, version, indexes))
@@ -161,6 +172,8 @@ def _wheels(
         words = ["pip", "compile", str(asked / "pyproject.toml"), "--output-file", str(given), "--format=pylock.toml"]
         words += ["--quiet", "--only-binary=:all:", f"--python-version={python}", *interpreter()]
         words += [f"--python-platform={platform_name(architecture)}", f"--overrides={asked / 'overrides.txt'}"]
+        if released:
+            words += [f"--exclude-newer-package={name}={released.isoformat()}" for name in recipe.as_released]
         try:
             done = run_uv(program, [*words, f"--excludes={asked / 'excludes.txt'}"])
         except subprocess.TimeoutExpired:

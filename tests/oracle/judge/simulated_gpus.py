@@ -321,6 +321,9 @@ def fake_mode() -> Any:
                 return view
             if func is aten.copy_.default and args[1].device.type == "meta":
                 return args[0]
+            if func is aten._to_copy.default and type(args[0]) is torch.Tensor and args[0].device.type == "meta":
+                # a parameter that was on the CPU, on its way back: torch 2.11 forgets that its data are fake
+                return torch.ones(args[0].shape, dtype=kwargs.get("dtype") or args[0].dtype)
             leaves = tree_leaves((args, kwargs))
             if not any(isinstance(x, FakeTensor) or (isinstance(x, torch.device) and x.type != "cpu") for x in leaves):
                 return func(*args, **{**kwargs, **({"pin_memory": False} if "pin_memory" in kwargs else {})})

@@ -18,6 +18,8 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -269,7 +271,7 @@ def cache_of(vllm_config: Any, configs: list[Any]) -> dict[str, Any]:
                 "blocks_per_request": blocks,
             }
         )
-    try:  # 0.33; before, the function of this purpose lay elsewhere
+    try:  # 0.33.0; before, the function of this purpose lay elsewhere
         from vllm.v1.core.kv_cache_config_builder import get_kv_cache_config_builder
         from vllm.v1.core.kv_cache_planning import _pool_bytes_per_block_from_builder
 
@@ -278,7 +280,9 @@ def cache_of(vllm_config: Any, configs: list[Any]) -> dict[str, Any]:
     except ImportError:
         from vllm.v1.core.kv_cache_utils import _pool_bytes_per_block
 
-        block_bytes = _pool_bytes_per_block(vllm_config, configs[0].kv_cache_groups)
+        asked = {"vllm_config": vllm_config, "kv_cache_groups": configs[0].kv_cache_groups}
+        takes = signature(_pool_bytes_per_block).parameters  # 0.25.1 both, 0.29.0 the groups
+        block_bytes = _pool_bytes_per_block(**{name: asked[name] for name in takes})
     return {
         "blocks": config.num_blocks,
         "block_bytes": block_bytes,
@@ -311,14 +315,15 @@ def settled(vllm_config: Any) -> dict[str, Any]:
 
 def judged(case: dict[str, Any]) -> dict[str, Any]:
     """The answer to one case. reached: the last of arguments, configuration, weights, cache, graphs, ready."""
+    import vllm.entrypoints
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    try:
-        from vllm.entrypoints.common.cli_args import make_arg_parser
-    except ImportError:
-        from vllm.entrypoints.openai.cli_args import make_arg_parser
+    # 0.33.0, 0.29.0, 0.25.1
+    folder = Path(vllm.entrypoints.__path__[0])
+    place = next(name for name in ("common", "launchers", "openai") if (folder / name / "cli_args.py").exists())
+    make_arg_parser = import_module(f"vllm.entrypoints.{place}.cli_args").make_arg_parser
 
     answer: dict[str, Any] = {"reached": "nothing"}
     skipped, loaded = Counter[str](), list[int]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rigup.layer_range import layer_numbers
@@ -548,3 +550,31 @@ def test_sglang_has_attention_of_deepseek_v4_on_newer_cards_alone(gpus: str, ver
     plan = decided(gpus, {"model": "DeepSeek-V4-Flash-0731", "engine": "sglang"})
     assert plan.verdict == verdict
     assert ("known-bad" in rules(plan.refusals)) == (verdict == "refused")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked", "kept", "flag"),
+    [
+        ("8x B200", {"model": "GLM-5.2", "engine": "vllm"}, "fp8", None),
+        ("8x B200", {"model": "GLM-5.2", "engine": "vllm", "kv_cache_type": "bf16"}, "bf16", "bfloat16"),
+        ("8x B200", {"model": "GLM-5.2", "engine": "vllm", "version": "0.32.0"}, "bf16", None),
+        ("8x H200", {"checkpoint": "deepseek-ai/DeepSeek-V3.2", "engine": "sglang"}, "bf16", None),
+        ("8x B200", {"model": "DeepSeek-V3.2", "engine": "vllm"}, "bf16", None),
+        ("8x B200", {"checkpoint": "deepseek-ai/DeepSeek-V3.2", "engine": "sglang"}, "fp8", None),
+        ("8x H200", {"model": "DeepSeek-V4-Flash-0731", "engine": "vllm"}, "fp8", None),
+    ],
+)
+def test_the_cache_is_of_the_type_that_the_engine_takes_by_itself(
+    gpus: str, asked: dict[str, Any], kept: str, flag: str | None
+) -> None:
+    plan = decided(gpus, asked, 2048)
+    assert (plan.verdict, plan.kv_cache_type) == ("ok", kept)
+    words = dict(zip(plan.command, plan.command[1:], strict=False))
+    assert words.get("--kv-cache-dtype") == flag
+
+
+def test_a_type_that_an_engine_refuses_for_a_model_is_refused_before() -> None:
+    asked = {"model": "DeepSeek-V4-Flash-0731", "engine": "vllm", "kv_cache_type": "bf16"}
+    (finding,) = decided("8x H200", asked, 2048).refusals
+    assert finding.rule == "kv-cache-type"
+    assert finding.message == "vLLM 0.33.0 keeps the KV cache of DeepSeek-V4-Flash-0731 in fp8 alone"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rigup.catalogue import kernels as tables
 from rigup.catalogue.kernels import FOLDER, kernel_table
 from rigup.commands.rendered import plan_of
 from rigup.lock import Lock
@@ -77,10 +79,27 @@ def test_what_has_no_attention_on_a_card_is_refused_for_the_release_that_was_ask
     assert decided("8x A100-SXM4-80GB", {**asked, "version": "0.32.0"}, 1024).verdict == "ok"
 
 
+def test_a_release_that_was_not_asked_has_the_table_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("0.9.0", "0.25.1", "0.33.0"):
+        (tmp_path / f"vllm-{version}.json").write_text(f'{{"version": "{version}", "kernels": {{}}, "unable": {{}}}}')
+    monkeypatch.setattr(tables, "FOLDER", tmp_path)
+    monkeypatch.setattr(tables, "_releases", tables._releases.__wrapped__)
+    found = {
+        version: tables.kernel_table.__wrapped__("vllm", version)
+        for version in ("0.8.5", "0.9.0", "0.25.0", "0.25.1", "0.32.0", "0.33.0", "0.40.0")
+    }
+    assert [table.version for table in found.values() if table] == [*["0.9.0"] * 3, *["0.25.1"] * 2, *["0.33.0"] * 2]
+    assert tables.kernel_table.__wrapped__("sglang", "0.5.23") is None
+
+
 def test_every_table_is_of_an_engine_and_complete() -> None:
     for path in FOLDER.glob("*.json"):
-        table = kernel_table(path.stem)  # type: ignore[arg-type]
+        engine, _, version = path.stem.partition("-")
+        table = kernel_table(engine, version)  # type: ignore[arg-type]
         assert table is not None
+        assert table.version == version
         for kind in table.kernels.values():
             for caches in kind.values():
                 for capabilities in caches.values():

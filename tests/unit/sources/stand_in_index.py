@@ -36,7 +36,8 @@ def wheel(name: str, *requires: str, members: dict[str, bytes] | None = None) ->
 class StandInIndex(ThreadingHTTPServer):
     """`files`: by index ("simple" is pip's), then by file name. unhashed: indices that state no sha256.
     yanked: files that their makers took back. sizes: by file; an index in JSON states them, one in HTML states none.
-    lengths: whether the server states the length of a file that it is asked about.
+    dates: when files were uploaded, which an index in JSON states too. lengths: whether the server states the length of
+    a file that it is asked about.
 
     broken: projects whose page answers with this status. ranges: whether files are served in parts.
     `asked`: path and Range of every request.
@@ -51,6 +52,7 @@ class StandInIndex(ThreadingHTTPServer):
         self.unhashed: set[str] = set()
         self.yanked: set[str] = set()
         self.sizes: dict[str, int] = {}
+        self.dates: dict[str, str] = {}
         self.broken: dict[str, int] = {}
         self.asked: list[tuple[str, str | None]] = []
 
@@ -128,6 +130,7 @@ class Handler(BaseHTTPRequestHandler):
                 "url": f"/{index}/files/{name}",
                 "hashes": {"sha256": hashlib.sha256(self.server.files[index][name]).hexdigest()},
                 "size": self.server.sizes[name],
+                **({"upload-time": self.server.dates[name]} if name in self.server.dates else {}),
             }
             for name in names
         ]

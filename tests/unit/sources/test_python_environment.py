@@ -80,6 +80,16 @@ def test_sizes_beyond_reason_are_none(index: StandInIndex) -> None:
     assert resolved().environment.bytes == 0
 
 
+def test_a_package_is_no_newer_than_the_engine_where_the_recipe_says_so(index: StandInIndex) -> None:
+    index.sizes = dict.fromkeys(index.files["simple"], 1)
+    assert "pure-1.2-py3-none-any.whl" in resolved(as_released=["pure"]).environment.files, "nobody knows its date"
+    index.dates = dict.fromkeys(index.files["simple"], "2026-11-02T10:13:18Z")
+    index.dates["pure-1.0-py3-none-any.whl"] = "2026-11-01T00:00:00.000001Z"
+    index.dates["pure-1.2-py3-none-any.whl"] = "2026-11-02T10:13:19Z"
+    assert "pure-1.0-py3-none-any.whl" in resolved(as_released=["pure"]).environment.files
+    assert "pure-1.2-py3-none-any.whl" in resolved().environment.files
+
+
 def test_one_wheel_a_package_for_each_kind_of_host(index: StandInIndex) -> None:
     found = resolved()
     files = index.files["simple"]

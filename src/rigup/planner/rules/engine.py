@@ -59,6 +59,13 @@ def kv_cache_type(candidate: Candidate) -> Iterator[Complaint]:
             f"{engine_name(candidate)} does not support KV cache type {candidate.kv_cache_type}",
             f"choose from: {known}",
         )
+    own = candidate.own_cache_type
+    if own and own.only and own.name != candidate.kv_cache_type:
+        yield (
+            f"{engine_name(candidate)} keeps the KV cache of {candidate.model.name} in {own.name} alone",
+            f"leave kv_cache_type out, or set it to {own.name}",
+            own.source,
+        )
 
 
 @refuses("sparse-cache-type", "vLLM 0.33.0 v1/attention/backends/mla/flashinfer_mla_sparse.py: SM120 keeps fp8 alone")

@@ -98,11 +98,13 @@ class KvCacheTypes(Ranged):
 class OwnCacheType(Ranged):
     """The KV cache type that the engine takes by itself for some architectures, where it is not the model's own type.
 
-    compute_capabilities: () for all. only: whether it refuses every other type.
+    compute_capabilities: () for all. only: whether it refuses every other type. told: whether it must be told this one,
+    and refuses its own choice.
     """
 
     name: str
     only: bool = False
+    told: bool = False
     architectures: tuple[str, ...]
     compute_capabilities: tuple[Capability, ...] = ()
 

@@ -67,7 +67,7 @@ def kv_cache_type(candidate: Candidate) -> Options:
     names one, which the engines follow.
     """
     own = candidate.own_cache_type
-    automatic = candidate.kv_cache_type == (own.name if own else "bf16")
+    automatic = candidate.kv_cache_type == (own.name if own and not own.told else "bf16")
     automatic = automatic and not _may_name_a_cache(candidate.checkpoint)
     name = None if automatic else candidate.release.kv_cache_name(candidate.kv_cache_type)
     return {"--kv-cache-dtype": name} if name else {}

@@ -562,6 +562,7 @@ def test_sglang_has_attention_of_deepseek_v4_on_newer_cards_alone(gpus: str, ver
         ("8x B200", {"model": "DeepSeek-V3.2", "engine": "vllm"}, "bf16", None),
         ("8x B200", {"checkpoint": "deepseek-ai/DeepSeek-V3.2", "engine": "sglang"}, "fp8", None),
         ("8x H200", {"model": "DeepSeek-V4-Flash-0731", "engine": "vllm"}, "fp8", None),
+        ("8x H200", {"model": "DeepSeek-V4-Flash-0731", "engine": "vllm", "version": "0.29.0"}, "fp8", "fp8"),
     ],
 )
 def test_the_cache_is_of_the_type_that_the_engine_takes_by_itself(

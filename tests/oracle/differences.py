@@ -12,6 +12,7 @@ REFUSED: dict[EngineName, dict[str, str]] = {
     "vllm": {
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT,
         "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": _SHORT,
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "Unknown ModelOpt quant algo: MIXED_PRECISION",
         "tencent/Hy3": "'HYV3Config' object has no attribute 'expert_hidden_dim'",
         "tencent/Hy3-FP8": "'HYV3Config' object has no attribute 'expert_hidden_dim'",
     },
@@ -23,18 +24,11 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
 TOKENS: dict[str, str] = {}
-"""Plans whose cache holds another number of tokens."""
+"""Checkpoints whose cache holds another number of tokens."""
 
 _NOT_READ = "the listed size is 5.5 GB more than the tensors that vLLM's class has; nobody has stored its headers"
-WEIGHTS = {
-    "nvidia/MiniMax-M2.5-NVFP4 on 4x RTX PRO 6000 Blackwell Server Edition": _NOT_READ,
-    "nvidia/MiniMax-M2.5-NVFP4 on 8x B200": _NOT_READ,
-    "nvidia/MiniMax-M2.5-NVFP4 on 8x H200": _NOT_READ,
-    "nvidia/MiniMax-M2.7-NVFP4 on 4x RTX PRO 6000 Blackwell Server Edition": _NOT_READ,
-    "nvidia/MiniMax-M3-NVFP4 on 8x B200": "its vision tower, whose shapes nobody has stored, is not catalogued; the "
-    "judge's is made up",
-}
-"""Plans whose weights take another part of a rank."""
+WEIGHTS = {"nvidia/MiniMax-M2.5-NVFP4": _NOT_READ, "nvidia/MiniMax-M2.7-NVFP4": _NOT_READ}
+"""Checkpoints whose weights take another part of a rank."""
 
 _LOADER = "the judge's file has an index on each layer, as the loader would take it; those that share one have none"
 _CLASSES = "the judge's file has a head for classes, which no file of a chat model has"

@@ -18,8 +18,8 @@ MOST_OFF_WEIGHTS = 0.01
 """The same of the weights on the fullest rank."""
 ENOUGH, ENOUGH_OF_OLDER = 50, 20
 LITTLE = "plans have changed: ask again (docs/judges.md)"
-FEW, FEW_WEIGHTS = 0.05, 0.06
-"""The part of the plans that may be listed as differing, in tokens and in weights."""
+FEW = 0.05
+"""The part of the plans that may differ, for a reason that is listed."""
 NOTHING = "no engine says this"
 COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("configuration",)}
 
@@ -57,10 +57,14 @@ def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
 
 
 def off_by_weights(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
-    """By what part the weights of the fullest rank are more than the engine's; of plans with all of them on GPUs."""
+    """By what part the weights of the fullest rank are more than the engine's; of plans with all of them on GPUs.
+
+    Not of models with a vision tower whose shapes nobody has stored: that of the judge is made up.
+    """
     off = dict[str, float]()
     for pair, row in found:
-        if "stages" in row and "--cpu-offload-gb" not in pair.plan.command:
+        made_up = pair.checkpoint.model == "MiniMax-M3"
+        if "stages" in row and "--cpu-offload-gb" not in pair.plan.command and not made_up:
             said = max(stage["weights_bytes"] for stage in row["stages"]) / MIB
             off[pair.name] = max(one.weights_mib for one in pair.plan.memory) / said - 1
     return off
@@ -77,10 +81,10 @@ def test_vllm_takes_every_plan_with_as_many_tokens_and_bytes(release: str) -> No
     found = answered("vllm", release)
     assert len(found) >= (ENOUGH if release == RELEASES["vllm"][0] else ENOUGH_OF_OLDER), LITTLE
     assert refused(found, "vllm") == set()
-    weights = off_by_weights(found)
-    for off, most, known, few in (
-        (off_by(found), MOST_OFF, TOKENS, FEW),
-        (weights, MOST_OFF_WEIGHTS, WEIGHTS, FEW_WEIGHTS),
+    for off, most, known in (
+        (off_by(found), MOST_OFF, TOKENS),
+        (off_by_weights(found), MOST_OFF_WEIGHTS, WEIGHTS),
     ):
-        assert {name: f"{by:+.2%}" for name, by in off.items() if abs(by) > most and name not in known} == {}
-        assert len(off.keys() & known.keys()) <= few * len(off)
+        differ = {name: f"{by:+.2%}" for name, by in off.items() if abs(by) > most}
+        assert {name: by for name, by in differ.items() if name.partition(" on ")[0] not in known} == {}
+        assert len(differ) <= FEW * len(off)

@@ -89,6 +89,13 @@ class CutTowers(Ranged):
     encoder: float = Field(default=0.0, ge=0)
 
 
+class PositionTables(Ranged):
+    """Architectures whose tables of positions have `factor` times as many rows as the model's context has tokens."""
+
+    architectures: tuple[str, ...]
+    factor: int = Field(ge=1)
+
+
 class KvCacheTypes(Ranged):
     """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 

@@ -17,6 +17,7 @@ from rigup.catalogue.engine_facts import (
     KvCacheTypes,
     MistralFormat,
     OwnCacheType,
+    PositionTables,
     Recipe,
     Repacking,
     RpcRecipe,
@@ -52,6 +53,7 @@ class EngineChange(Frozen):
     own_cache_types: tuple[OwnCacheType, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
+    position_tables: tuple[PositionTables, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
@@ -129,6 +131,7 @@ class EngineFile(EngineChange):
             own_cache_types=tuple(known for known in self.own_cache_types if known.holds(version)),
             repacking=tuple(known for known in self.repacking if known.holds(version)),
             cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
+            position_tables=tuple(known for known in self.position_tables if known.holds(version)),
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,

@@ -22,6 +22,7 @@ from rigup.catalogue.engine_facts import (
     KnownBad,
     MistralFormat,
     OwnCacheType,
+    PositionTables,
     Recipe,
     Repacking,
     RpcRecipe,
@@ -71,6 +72,7 @@ class EngineVersion(EngineRelease):
     own_cache_types: tuple[OwnCacheType, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
+    position_tables: tuple[PositionTables, ...] = ()
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
@@ -103,6 +105,11 @@ class EngineVersion(EngineRelease):
         """How tensor parallelism cuts the vision tower of an architecture; None where each rank has the whole."""
         cut = (known for known in self.cut_towers if not (flags.items() & known.whole_with.items()))
         return next((known for known in cut if architecture in known.architectures), None)
+
+    def positions(self, architecture: str | None, context: int) -> int:
+        """The rows of its tables of positions for a model with this context."""
+        known = (entry.factor for entry in self.position_tables if architecture in entry.architectures)
+        return next(known, 1) * context
 
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""

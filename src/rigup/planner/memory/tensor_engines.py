@@ -117,7 +117,8 @@ def _shape(candidate: Candidate) -> _RankBytes:
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
     extras[-1] += draft_weights(candidate)
     if candidate.engine.name == "vllm":
-        tables = dict(entry.position_table(model.context) for entry in model.attention)
+        positions = candidate.release.positions(candidate.architecture, model.context)
+        tables = dict(entry.position_table(positions) for entry in model.attention)
         extras = [extra + sum(tables.values()) for extra in extras]
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0

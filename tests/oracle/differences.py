@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from rigup.service import EngineName
 
-NO_PROCESSOR = ("Can't load image processor", "Failed to load the processor")
-"""How vLLM 0.25.1 says that a repository's files for pictures are missing, which nobody has stored: no answer."""
+NO_ANSWER = (
+    "Can't load image processor",
+    "Failed to load the processor",
+    "Fp8MoEMethod uses the new modular kernel initialization logic",
+)
+"""What ends the judge of vLLM 0.25.1, and not the plan: files for pictures that nobody has stored, and a repacking by
+DeepGEMM that needs a card."""
 
 _SHORT = "NVFP4 quantization requires the following fields in hf_quant_config.json: ['group_size', 'exclude_modules']"
 REFUSED: dict[EngineName, dict[str, str]] = {
@@ -23,11 +28,12 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 }
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
-TOKENS: dict[str, str] = {}
+TOKENS = {
+    "deepseek-ai/DeepSeek-V4-Flash-0731": "1.6 % more in vLLM 0.25.1 on 12.0 than planned, equal in 0.33.0: unexplained"
+}
 """Checkpoints whose cache holds another number of tokens."""
 
-_NOT_READ = "the listed size is 5.5 GB more than the tensors that vLLM's class has; nobody has stored its headers"
-WEIGHTS = {"nvidia/MiniMax-M2.5-NVFP4": _NOT_READ, "nvidia/MiniMax-M2.7-NVFP4": _NOT_READ}
+WEIGHTS: dict[str, str] = {}
 """Checkpoints whose weights take another part of a rank."""
 
 _LOADER = "the judge's file has an index on each layer, as the loader would take it; those that share one have none"

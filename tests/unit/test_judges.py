@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from rigup.catalogue.kernels import kernel_table
 from rigup.service import EngineName
 from rigup.units import MIB
 from tests.oracle.ask import RELEASES, answers_of, read_answers
-from tests.oracle.differences import NO_PROCESSOR, REFUSED, TOKENS, WEIGHTS
+from tests.oracle.differences import NO_ANSWER, REFUSED, TOKENS, WEIGHTS
 from tests.oracle.matrix import Pair, pairs
 
 MOST_OFF = 0.005
@@ -31,14 +32,25 @@ def answered(engine: EngineName, release: str) -> list[tuple[Pair, dict[str, Any
     return [(pair, row) for pair, row in every if row is not None and row["asked"] == pair.digest]
 
 
+def refuses_attention(pair: Pair) -> bool:
+    """Whether rigup refuses the plan where nobody allows it."""
+    table = kernel_table(pair.build.engine, pair.build.version)
+    return table is not None and pair.capability in table.unable.get(pair.kind, {})
+
+
 def refused(found: list[tuple[Pair, dict[str, Any]]], engine: EngineName) -> set[str]:
-    """Plans whose engine's code ends, for another reason than what is missing in a stored configuration."""
+    """Plans whose engine's code ends, for another reason than what is missing in a stored configuration.
+
+    What has no attention is in the table of its release, by which the rule attention-kernels refuses such plans.
+    """
     ended = [(pair, row["stopped"]["message"]) for pair, row in found if row["reached"] not in COMPLETE[engine]]
     known = REFUSED[engine]
     return {
         pair.name
         for pair, said in ended
-        if not said.startswith(NO_PROCESSOR) and known.get(pair.checkpoint.repo, NOTHING) not in said
+        if not refuses_attention(pair)
+        and not said.startswith(NO_ANSWER)
+        and known.get(pair.checkpoint.repo, NOTHING) not in said
     }
 
 

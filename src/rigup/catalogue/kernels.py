@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -35,15 +35,15 @@ class KernelTable(NamedTuple):
 
 @cache
 def kernel_table(engine: EngineName, version: str) -> KernelTable | None:
-    """The table of a release, else of the last before it that was asked, else of the first; None for an engine without.
+    """The table of a release, else of the next one that was asked, else of the last; None for an engine without.
 
     Another release may take other kernels: see `was_asked`.
     """
     releases = sorted(_releases(engine), key=version_key)
     if not releases:
         return None
-    nearest = bisect_right(releases, version_key(version), key=version_key) - 1
-    content: dict[str, Any] = json.loads(read_text(FOLDER / f"{engine}-{releases[max(nearest, 0)]}.json"))
+    nearest = releases[min(bisect_left(releases, version_key(version), key=version_key), len(releases) - 1)]
+    content: dict[str, Any] = json.loads(read_text(FOLDER / f"{engine}-{nearest}.json"))
     return KernelTable(content["version"], content["kernels"], content["unable"])
 
 

@@ -80,7 +80,7 @@ def test_sizes_beyond_reason_are_none(index: StandInIndex) -> None:
     assert resolved().environment.bytes == 0
 
 
-def test_a_package_is_no_newer_than_the_engine_where_the_recipe_says_so(index: StandInIndex) -> None:
+def test_no_package_is_newer_than_the_engine_where_the_recipe_says_so(index: StandInIndex) -> None:
     index.sizes = dict.fromkeys(index.files["simple"], 1)
     assert "pure-1.2-py3-none-any.whl" in resolved(as_released=["pure"]).environment.files, "nobody knows its date"
     index.dates = dict.fromkeys(index.files["simple"], "2026-11-02T10:13:18Z")

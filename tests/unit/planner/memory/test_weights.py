@@ -24,6 +24,10 @@ def model_of(checkpoint: CheckpointEntry) -> Model:
     return catalogue().models_by_name[checkpoint.model]
 
 
+LISTED_WITH_MORE = ("nvidia/MiniMax-M2.5-NVFP4", "nvidia/MiniMax-M2.7-NVFP4")
+"""Whose listed size is more than all tensors of their class: docs/judges.md."""
+
+
 @pytest.mark.parametrize("checkpoint", catalogue().checkpoints, ids=lambda c: c.label)
 def test_the_parts_add_up_to_the_file(checkpoint: CheckpointEntry) -> None:
     model = model_of(checkpoint)
@@ -34,7 +38,7 @@ def test_the_parts_add_up_to_the_file(checkpoint: CheckpointEntry) -> None:
         assert total == pytest.approx(checkpoint.bytes)
     else:  # headers, vision and draft layers are in the files as well
         assert total == pytest.approx(table.total - table.vision - table.mtp - table.norms, rel=0.001)
-        assert table.total <= checkpoint.bytes < table.total * 1.02
+        assert table.total <= checkpoint.bytes < table.total * (1.05 if checkpoint.repo in LISTED_WITH_MORE else 1.02)
     assert len(parts.layers) == model.layers
     assert min(parts.embedding, *(layer.total for layer in parts.layers)) > 0
     assert parts.experts > 0 or not model.experts

@@ -29,12 +29,15 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
 TOKENS = {
-    "deepseek-ai/DeepSeek-V4-Flash-0731": "1.6 % more in vLLM 0.25.1 on 12.0 than planned, equal in 0.33.0: unexplained"
+    "0.25.1": {
+        "deepseek-ai/DeepSeek-V4-Flash-0731 on 4x RTX PRO 6000 Blackwell Server Edition": "1.6 % more than "
+        "planned, equal in 0.33.0: unexplained",
+    },
 }
-"""Checkpoints whose cache holds another number of tokens."""
+"""By release of vLLM, plans whose cache holds another number of tokens."""
 
-WEIGHTS: dict[str, str] = {}
-"""Checkpoints whose weights take another part of a rank."""
+WEIGHTS: dict[str, dict[str, str]] = {}
+"""By release of vLLM, plans whose weights take another part of a rank."""
 
 _LOADER = "the judge's file has an index on each layer, as the loader would take it; those that share one have none"
 _CLASSES = "the judge's file has a head for classes, which no file of a chat model has"

@@ -33,7 +33,7 @@ from tests.oracle.matrix import Pair, pairs
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ANSWERS = HERE / "answers"
-JUDGE = HERE / "judge"
+JUDGE = ROOT / "src/rigup/programs/judge"
 # Pairs that one process answers: it takes half a minute to load, and a case of SGLang half a second.
 GROUP: dict[EngineName, int] = {"vllm": 8, "sglang": 100}
 RELEASES: dict[EngineName, tuple[str, ...]] = {"vllm": ("0.33.0", "0.29.0", "0.25.1"), "sglang": ("0.5.23",)}
@@ -119,9 +119,9 @@ def main() -> int:
         cases = group
         if time.monotonic() > until:
             return
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
         with subprocess.Popen(
-            [args.environment / "bin/python", "-m", f"tests.oracle.judge.{args.engine}"],
+            [args.environment / "bin/python", "-m", f"rigup.programs.judge.{args.engine}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -1,11 +1,14 @@
 """Asks vLLM what it would do with a model on a rig that is not there. Run by a Python that has vLLM's CUDA wheel:
 
-    python -m tests.oracle.judge.vllm < CASES > ANSWERS        a line of JSON for each
+    python -m rigup.programs.judge.vllm < CASES > ANSWERS        a line of JSON for each
 
 All cases of one run have the same "gpu" (simulated_gpus.install), "gpus" and "environment", which vLLM reads while it
-is imported. Each has "config" (of config.json), "files" (name to what lies beside it), "arguments" (vLLM's command line
-after the folder), "words" (a regular expression: the lines of the log to tell) and "cache_mib" (what a GPU has for the
-KV cache: only a real profile could say that).
+is imported. Each has "config" (of config.json) and "files" (name to what lies beside it), or "folder", which has them;
+"arguments" (vLLM's command line after the folder), "words" (a regular expression: the lines of the log to tell) and
+"cache_mib" (what a GPU has for the KV cache), or "beside_mib" (what it holds beside weights and cache, within the part
+of its memory that vLLM takes): only a real profile could say that.
+
+On a host "gpu" has an "index" in place of "multiprocessors", which its driver then says.
 
 vLLM's own EngineCore starts with its own worker and model runner, each case in a fork of its own. GPUs, process groups
 and the profile are stood in for; weights are shapes. Nothing is allocated, so it does not tell whether a plan fits.
@@ -25,7 +28,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from . import simulated_gpus
-from .cases import answer_each, in_a_fork, model_folder, stopped
+from .cases import answer_each, in_a_fork, model_folder, of_this_machine, stopped
 
 MIB = 1 << 20
 # What a layer's method calls the kernel that it chose.
@@ -137,7 +140,7 @@ def executor_class(case: dict[str, Any], answer: dict[str, Any], loaded: list[in
     from vllm.v1.serial_utils import run_method
     from vllm.v1.worker.worker_base import WorkerWrapperBase
 
-    class Judge(Executor):
+    class Judge(Executor):  # type: ignore[misc]
         supports_pp = True
 
         def _start(self, rank: int) -> Any:
@@ -186,7 +189,17 @@ def executor_class(case: dict[str, Any], answer: dict[str, Any], loaded: list[in
 
         def determine_available_memory(self) -> list[int]:
             answer["reached"] = "weights"
-            return [int(case["cache_mib"] * MIB)] * self.parallel_config.world_size
+            return [self._cache_bytes(rank) for rank in range(self.parallel_config.world_size)]
+
+        def _cache_bytes(self, rank: int) -> int:
+            if "cache_mib" in case:
+                return int(case["cache_mib"] * MIB)
+            cache = self.vllm_config.cache_config
+            if cache.kv_cache_memory_bytes:
+                return int(cache.kv_cache_memory_bytes)
+            taken = int(case["gpu"]["memory_mib"] * MIB * cache.gpu_memory_utilization)
+            stage = answer["stages"][rank // self.parallel_config.tensor_parallel_size]
+            return taken - int(stage["weights_bytes"]) - int(case["beside_mib"] * MIB)
 
         def initialize_from_config(self, kv_cache_configs: list[Any]) -> None:
             answer["cache"] = cache_of(self.vllm_config, kv_cache_configs)
@@ -357,7 +370,7 @@ def main() -> None:
     def load(first: dict[str, Any]) -> None:
         """What all forks share."""
         os.environ.update({**defaults, **first["environment"]})
-        simulated_gpus.install(first["gpu"], first["gpus"], "vllm.third_party.pynvml")
+        simulated_gpus.install(of_this_machine(first["gpu"]), first["gpus"], "vllm.third_party.pynvml")
         import vllm.platforms
         import vllm.third_party
 

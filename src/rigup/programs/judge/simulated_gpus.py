@@ -25,12 +25,49 @@ _MIB = 1 << 20
 # Of CUDA's table of technical specifications by compute capability, as torch reports them. The others have the last.
 _SHARED_MEMORY = {8: {0: 166_912}, 9: {0: 232_448}, 10: {0: 232_448, 3: 232_448}, 11: {0: 232_448}}
 _SHARED_MEMORY_ELSE = 101_376
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+_MULTIPROCESSOR_COUNT = 16  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _host_memory: set[int] = set()
 _host_memory_kept: list[Any] = []
 
 
+def load_driver() -> None:
+    """Loads the driver's libcuda.so.1, which engines are linked against and which then finds no device, or a stub.
+
+    A driver looks for devices once, so that its variable can be taken back.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1", mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        cuda = ctypes.CDLL(str(stub_driver(Path(sys.prefix) / "judge")), mode=ctypes.RTLD_GLOBAL)
+    visible = os.environ.get(_VISIBLE)
+    os.environ[_VISIBLE] = ""
+    cuda.cuInit(0)
+    del os.environ[_VISIBLE]
+    if visible is not None:
+        os.environ[_VISIBLE] = visible
+
+
+def multiprocessors(index: int) -> int:
+    """How many a card of this machine has: its driver says so, of which only the library is loaded.
+
+    Raises OSError where there is no driver, RuntimeError where it does not answer.
+    """
+    cuda = ctypes.CDLL("libcuda.so.1")
+    device, count = ctypes.c_int(), ctypes.c_int()
+    calls = (
+        ("cuInit", 0),
+        ("cuDeviceGet", ctypes.byref(device), index),
+        ("cuDeviceGetAttribute", ctypes.byref(count), _MULTIPROCESSOR_COUNT, device),
+    )
+    for name, *arguments in calls:
+        if code := getattr(cuda, name)(*arguments):
+            raise RuntimeError(f"{name} of GPU {index}: CUDA error {code}")
+    return count.value
+
+
 def stub_driver(folder: Path) -> Path:
-    """A libcuda.so.1 whose every function says that there is no device; engines' libraries are linked against one."""
+    """A libcuda.so.1 whose every function says that there is no device."""
     path = folder / "libcuda.so.1"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,12 +147,13 @@ def _context(*args: Any, **kwargs: Any) -> Iterator[None]:
 def install(gpu: dict[str, Any], count: int, nvml: str) -> None:
     """gpu: "name" and "capability" as NVML has them, "memory_mib", "multiprocessors", "nvlink", "unified".
 
-    nvml: the module that the engine asks as NVML.
+    "free_mib": what of its memory is free, where not all is. nvml: the module that the engine asks as NVML.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    ctypes.CDLL(str(stub_driver(Path(sys.prefix) / "judge")), mode=ctypes.RTLD_GLOBAL)
+    load_driver()
     major, minor = gpu["capability"]
     memory = gpu["memory_mib"] * _MIB
+    free = gpu.get("free_mib", gpu["memory_mib"]) * _MIB
     shared = _SHARED_MEMORY.get(major, {}).get(minor, _SHARED_MEMORY_ELSE)
     properties = types.SimpleNamespace(
         name=gpu["name"],
@@ -139,17 +177,17 @@ def install(gpu: dict[str, Any], count: int, nvml: str) -> None:
         memory_clock_rate=10_000_000,
         memory_bus_width=512,
     )
-    _simulate_torch(properties, memory, count)
+    _simulate_torch(properties, (free, memory), count)
     if gpu["unified"]:  # vLLM asks the system what is free
         psutil: Any = importlib.import_module("psutil")
-        free = types.SimpleNamespace(total=memory, available=memory, free=memory, used=0, percent=0.0)
-        psutil.virtual_memory = _constant(free)
-    sys.modules[nvml] = _simulated_nvml(nvml, gpu, memory, count)
+        of_host = types.SimpleNamespace(total=memory, available=free, free=free, used=memory - free, percent=0.0)
+        psutil.virtual_memory = _constant(of_host)
+    sys.modules[nvml] = _simulated_nvml(nvml, gpu, (free, memory), count)
     _simulate_triton(properties)
     _forbid_compiling()
 
 
-def _simulate_torch(properties: types.SimpleNamespace, memory: int, count: int) -> None:
+def _simulate_torch(properties: types.SimpleNamespace, free_and_all: tuple[int, int], count: int) -> None:
     import torch
 
     capability = (properties.major, properties.minor)
@@ -164,7 +202,7 @@ def _simulate_torch(properties: types.SimpleNamespace, memory: int, count: int) 
         "get_device_capability": capability,
         "get_device_properties": properties,
         "get_device_name": properties.name,
-        "mem_get_info": (memory, memory),
+        "mem_get_info": free_and_all,
         "is_current_stream_capturing": False,
         "can_device_access_peer": True,
         "current_blas_handle": 0,
@@ -195,7 +233,7 @@ def _simulate_torch(properties: types.SimpleNamespace, memory: int, count: int) 
         "device_count": count,
         "current_device_index": 0,
         "current_accelerator": torch.device("cuda"),
-        "get_memory_info": (memory, memory),
+        "get_memory_info": free_and_all,
         "get_device_capability": {},
         **nothing_held,
     }
@@ -214,7 +252,8 @@ def _simulate_torch(properties: types.SimpleNamespace, memory: int, count: int) 
     accelerator.device_index = _context
 
 
-def _simulated_nvml(name: str, gpu: dict[str, Any], memory: int, count: int) -> Any:
+def _simulated_nvml(name: str, gpu: dict[str, Any], free_and_all: tuple[int, int], count: int) -> Any:
+    free, memory = free_and_all
     nvml: Any = types.ModuleType(name)
     nvml.NVMLError = type("NVMLError", (Exception,), {})
     nvml.NVML_P2P_CAPS_INDEX_NVLINK, nvml.NVML_P2P_STATUS_OK = 2, 0
@@ -224,7 +263,7 @@ def _simulated_nvml(name: str, gpu: dict[str, Any], memory: int, count: int) -> 
     nvml.nvmlDeviceGetCudaComputeCapability = _constant(tuple(gpu["capability"]))
     nvml.nvmlDeviceGetName = _constant(gpu["name"])
     nvml.nvmlDeviceGetUUID = lambda handle: f"GPU-{handle}"
-    nvml.nvmlDeviceGetMemoryInfo = _constant(types.SimpleNamespace(total=memory, free=memory, used=0))
+    nvml.nvmlDeviceGetMemoryInfo = _constant(types.SimpleNamespace(total=memory, free=free, used=memory - free))
     nvml.nvmlDeviceGetP2PStatus = _constant(0 if gpu["nvlink"] else 1)
     nvml.nvmlSystemGetDriverVersion = _constant("610.30")
     nvml.nvmlDeviceGetPciInfo = lambda handle: types.SimpleNamespace(busId=f"0000:{handle:02x}:00.0")
@@ -308,7 +347,7 @@ def fake_mode() -> Any:
 
     torch.utils.swap_tensors = swap
 
-    class CudaOnly(FakeTensorMode):
+    class CudaOnly(FakeTensorMode):  # type: ignore[misc]
         avoid_device_init = True  # torch then puts a device guard in place that does nothing
 
         def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

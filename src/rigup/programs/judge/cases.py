@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .simulated_gpus import multiprocessors
+
 SECONDS = 400
 _MOST_MESSAGE = 600
 Case = dict[str, Any]
@@ -23,7 +25,12 @@ Answer = dict[str, Any]
 
 
 def model_folder(case: Case) -> str:
-    """A folder with the small files of the repository; weights are never looked at."""
+    """A folder with the small files of the repository: the case's "folder", or one made of "config" and "files".
+
+    Weights are never looked at.
+    """
+    if "folder" in case:
+        return str(case["folder"])
     folder = Path(tempfile.mkdtemp(prefix="judge-"))
     for name, said in {"config.json": case["config"], **case.get("files", {})}.items():
         (folder / name).write_text(json.dumps(said))
@@ -50,10 +57,17 @@ def in_a_fork(work: Callable[[], Any], seconds: int = SECONDS) -> Any:
     _, status = os.waitpid(child, 0)
     if not content:
         raise RuntimeError(f"the fork ended by signal {status & 127}")
-    good, said = pickle.loads(content)
+    good, said = pickle.loads(content)  # noqa: S301  written by a fork of this process
     if not good:
         raise RuntimeError(said)
     return said
+
+
+def of_this_machine(gpu: dict[str, Any]) -> dict[str, Any]:
+    """A case's "gpu"; of one that the machine has, with what its driver says."""
+    if "index" not in gpu:
+        return gpu
+    return {**gpu, "multiprocessors": in_a_fork(partial(multiprocessors, gpu["index"]))}
 
 
 def stopped(error: BaseException) -> dict[str, Any]:

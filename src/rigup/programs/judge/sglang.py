@@ -1,6 +1,6 @@
 """Asks SGLang what it makes of a command line on a rig that is not there. Run by a Python that has SGLang's CUDA wheel:
 
-    python -m tests.oracle.judge.sglang < CASES > ANSWERS        a line of JSON for each
+    python -m rigup.programs.judge.sglang < CASES > ANSWERS        a line of JSON for each
 
 Cases and answers are as in vllm.py. SGLang's own ServerArgs resolve themselves as its server's do before any process
 starts: kernels, page, types and limits. The model is not built, so that weights and the cache's pools are not told.
@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from . import simulated_gpus
-from .cases import answer_each, model_folder, stopped
+from .cases import answer_each, model_folder, of_this_machine, stopped
 
 SETTLED = (
     "attention_backend",
@@ -61,7 +61,7 @@ def main() -> None:
     def load(first: dict[str, Any]) -> None:
         """What all forks share."""
         os.environ.update(first["environment"])
-        simulated_gpus.install(first["gpu"], first["gpus"], "pynvml")
+        simulated_gpus.install(of_this_machine(first["gpu"]), first["gpus"], "pynvml")
         import sglang.srt.arg_groups.overrides
         import sglang.srt.arg_groups.pipeline
         import sglang.srt.configs.model_config

@@ -71,10 +71,11 @@ def of_this_machine(gpu: dict[str, Any]) -> dict[str, Any]:
 
 
 def stopped(error: BaseException) -> dict[str, Any]:
-    """What ended it, in the engine's own words, and where."""
+    """What ended it, in the engine's own words, and where. package: whose code raised it."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-    return {"by": type(error).__name__, "message": str(error)[:_MOST_MESSAGE], "where": where}
+    package = Path(frames[-1].filename.rpartition("-packages/")[2]).parts[0] if frames else ""
+    return {"by": type(error).__name__, "message": str(error)[:_MOST_MESSAGE], "where": where, "package": package}
 
 
 def answer_each(load: Callable[[Case], None], judged: Callable[[Case], Answer]) -> None:

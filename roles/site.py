@@ -114,6 +114,10 @@ def _serve(
         for checkpoint in plan.checkpoints:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
             weights(checkpoint, *settings.source_of(checkpoint.location), wheelhouse, *limits)
+        if plan.build.method == "wheel":
+            from roles.judgement import judgement  # hosts with llama.cpp have none
+
+            judgement(plan, name, plans, settings)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

@@ -25,6 +25,8 @@ CUDA_HOME = "cuda"
 KERNELS = "kernels"
 # Not a possible service name: each service's cache is next to it, under the service's name.
 PACKAGES = f"{CACHE}/.packages"
+# Neither is this: what judges read and say, by service.
+JUDGED = f"{CACHE}/.judged"
 WORKER_USER = "rigup"
 # rigup's own units, named like those of services: the part after "rigup-", and the prefix of jobs.
 OWN_UNITS = (

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rigup import layout
 from rigup.catalogue.catalogue import load_catalogue
@@ -34,8 +35,9 @@ DRIVER_PACKAGES += " libnvidia-ml1 libcuda1 nvidia-persistenced"
 # wheels of 3 GB and an environment of 9 GB; both take memory of this machine
 DISK = "20g"
 JOURNAL = "/run/rigup-chat/kernels"
-DROP_IN = "/usr/lib/systemd/system/rigup-chat.service.d/lab.conf"
+DROP_INS = "/usr/lib/systemd/system"
 """Where a distribution's drop-ins are, which are not drift."""
+JUDGE = layout.job_unit("build", "judge-chat")
 
 
 class SiliconFleet(VllmFleet):
@@ -55,7 +57,10 @@ class SiliconFleet(VllmFleet):
         lines = f"[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1 LAB_GPU_JOURNAL={JOURNAL}{VARIABLES[self.engine]}\n"
         # the engine's compilers need what the wheels take: one file of SGLang's on 12.0 more than 6.4 GB
         lines += f"ExecStartPre=+/bin/rm -rf {layout.PACKAGES}\n"
-        host.machine.ssh(f"mkdir -p {DROP_IN.rpartition('/')[0]}; cat > {DROP_IN}", input=lines, check=True)
+        judge = "[Service]\nEnvironment=LD_PRELOAD=libcuda.so.1\n"
+        for unit, text in (("rigup-chat", lines), (JUDGE, judge)):
+            folder = f"{DROP_INS}/{unit}.service.d"
+            host.machine.ssh(f"mkdir -p {folder}; cat > {folder}/lab.conf", input=text, check=True)
 
     def lock(self) -> None:
         """`rigup lock`, for the Python of the machine; then the wheelhouse has what it pins.
@@ -82,6 +87,11 @@ class SiliconFleet(VllmFleet):
         """Puts other cards into the machine, says so in the fleet, with what they are to serve, and locks that."""
         text = describe(rig, self.host.name)
         self.host.machine.ssh("cat > /etc/lab-gpus/rig", input=text, check=True)
+        self.serve(rig, quant)
+        self.lock()
+
+    def serve(self, rig: str, quant: str, **more: Any) -> None:
+        """Says in the fleet what these cards are to serve. more: of the service."""
         self.describe(
             rig={"gpus": rig},
             model=tiny.MODEL,
@@ -92,10 +102,10 @@ class SiliconFleet(VllmFleet):
             start_timeout=7200,  # kernels are compiled in the first step, beside whatever else runs here
             reasoning=True,
             expected_answer=None,
+            **more,
         )
         with (self.root / "group_data/boxes.py").open("a") as file:
             file.writelines(f"{key} = {value!r}\n" for key, value in settings(self.host.machine.record.suite).items())
-        self.lock()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.slow.silicon_fleet import SiliconFleet, made_silicon_fleet
+from tests.slow.silicon_fleet import VERSIONS, SiliconFleet, made_silicon_fleet
 
 pytestmark = [
     pytest.mark.slow,
@@ -63,6 +63,7 @@ def test_an_engine_serves(silicon: SiliconFleet, capability: str) -> None:
     began = silicon.host.tell("date +%s")
     run = silicon.start("apply", "--yes", "--json")
     ended = run.wait(SECONDS)
+    assert f"chat: {silicon.engine} {VERSIONS[silicon.engine]} takes the plan" in run.text
     (result,) = run.json["hosts"]
     log = silicon.host.tell(f"journalctl --no-pager -o cat -u rigup-chat --since @{began}")
     assert [words for words in SAID[case] if words not in log] == []
@@ -72,3 +73,24 @@ def test_an_engine_serves(silicon: SiliconFleet, capability: str) -> None:
         return
     assert ended == 0 or any(words in result["errors"][0]["message"] for words in NO_TEXT), run.text
     assert '"POST /v1/chat/completions HTTP/1.1" 200' in log
+
+
+@pytest.mark.parametrize("silicon", ["vllm"], indirect=True)
+def test_an_engine_judges_before_anything_is_changed(silicon: SiliconFleet) -> None:
+    """vLLM takes the plan, as rigup counts it, and refuses one that rigup lets pass: the service goes on as it was."""
+    silicon.give_cards(CARDS["8.6"], "FP8")
+    silicon.start("apply", "--yes").wait(SECONDS)  # what the service answers is no text
+    release = silicon.host.tell("readlink /etc/rigup/services/chat/current || true")
+    asked = silicon.start("plan", "--ask", silicon.host.name, "--json")
+    assert asked.wait(SECONDS) == 0, asked.text
+    (said,) = asked.json["hosts"][0]["services"]
+    assert (said["asked"], said["refusal"], said["failed"]) == (True, "", "")
+    assert said["kv_tokens"] == pytest.approx(said["planned_kv_tokens"], rel=0.02)
+    assert said["kernels"]["attention"] == ["FLASH_ATTN"]
+
+    silicon.serve(CARDS["8.6"], "FP8", flags={"--attention-backend": "FLASHMLA"})
+    refused = silicon.start("apply", "--yes")
+    assert refused.wait(SECONDS) == 1, refused.text
+    assert "vllm 0.33.0 refuses chat: " in refused.text
+    assert 'allow = ["engine-judgement"]' in refused.text
+    assert silicon.host.tell("readlink /etc/rigup/services/chat/current || true") == release

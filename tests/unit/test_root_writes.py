@@ -29,6 +29,7 @@ KNOWN = {
     "operations/service/releases.py": "/etc/rigup/services and /etc/systemd/system",
     "operations/primitives/remote.py": "checks the folder first",
     "operations/service/secrets.py": "checks the folder first",
+    "operations/judgement.py": "the worker's folder: as the worker",
     "operations/weights/upload.py": "the worker's folders: as the worker",
     "operations/weights/sharing.py": "/run/rigup",
     "operations/builds/wheels.py": "what `remote.send_file` has checked",

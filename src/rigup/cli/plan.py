@@ -1,4 +1,4 @@
-"""`rigup plan`: shows offline what each rig will serve, and why not."""
+"""`rigup plan`: shows offline what each rig will serve, and why not; --ask: what the engines of a host say of it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ examples:
   rigup plan --prefer speed                   show the fastest choice of each service; apply ignores --prefer
   rigup plan --format markdown --before main.json
                                               summarise a pull request against an earlier rigup plan --json
+  rigup plan --ask gpu1.lan                   have vLLM or SGLang on this host judge its plans, without a GPU's memory
   rigup plan --calibrate                      compare planned GPU memory with past starts
 
 exit codes: 0 everything fits, 1 a service is refused (--calibrate: too few starts on record), 2 usage error,
@@ -56,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show what every service would run with this preference; set prefer in a service to keep it",
     )
     parser.add_argument(
+        "--ask",
+        metavar="HOST",
+        help="have the engines that are installed on this host or group judge its plans; services go on",
+    )
+    parser.add_argument(
         "--calibrate",
         action="store_true",
         help="compare planned GPU memory with what past starts on record actually used",
@@ -65,11 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --calibrate: save the measured constants so that future plans use them",
     )
+    hosts.add_sudo_password(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Plans every service of every host, shows the plans, and returns 1 if any is refused."""
     _check(args)
+    if args.ask is not None:
+        from rigup.cli import judgement  # it connects to hosts, and few runs ask
+
+        return judgement.run(args)
     if args.calibrate:
         from rigup.cli import calibrate  # it imports what connects to hosts, and few runs calibrate
 
@@ -97,6 +108,8 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError("--write requires --calibrate", "rigup plan --calibrate --write")
     if args.calibrate and args.explain:
         raise InputError("--explain cannot be combined with --calibrate", "omit one of them")
+    if args.ask is not None and (args.limit or args.calibrate or args.explain or args.prefer or args.format != "text"):
+        raise InputError("--ask: only --json goes with it", "omit the other options: rigup plan --ask HOST")
     if args.before and args.format != "markdown":
         raise InputError("--before requires --format markdown", "rigup plan --format markdown --before FILE")
 

@@ -137,8 +137,8 @@ def run(
             beginning.heard(text)
 
     streams = (
-        _Stream("stdout", channel.recv, host, limits, lines, heard),
-        _Stream("stderr", channel.recv_stderr, host, limits, lines),
+        _Output("stdout", channel.recv, host, limits, lines, heard),
+        _Output("stderr", channel.recv_stderr, host, limits, lines),
     )
     greenlets = []
     try:
@@ -225,7 +225,7 @@ def as_bytes(stdin: Any) -> bytes:
     return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts).encode()
 
 
-class _Stream:
+class _Output:
     """One stream of a command, cut into lines as they come; `lines` are those of both streams."""
 
     def __init__(

@@ -13,7 +13,7 @@ from rigup.operations.service.gpu_binding import unknown_gpu_uuids
 from rigup.plan import Build, Finding, Plan
 from rigup.preflight.driver import driver_findings
 from rigup.preflight.rig import differences
-from rigup.preflight.starting import listening, port_finding, room_findings, room_notes
+from rigup.preflight.starting import free_mib, listening, port_finding, room_findings, room_notes
 from rigup.preflight.virtualisation import virtualisation_findings
 from rigup.rig import SUPPORTED_OS
 from rigup.units import GIB, bytes_text
@@ -63,6 +63,14 @@ def shared_gpu_notes(
 ) -> Iterator[str]:
     """Warnings about what others do on the GPUs of these plans, with room for both. Arguments: as for `preflight`."""
     return room_notes(plans, probe, _leaving(probe, plans, remove, disabled)[1])
+
+
+def free_for(plan: Plan, plans: tuple[Plan, ...], remove: bool, disabled: tuple[str, ...], probe: Probe) -> int | None:
+    """MiB that a plan's fullest card has free, with what services of the plans hold; None where no card answers.
+
+    remove, disabled: as for `preflight`.
+    """
+    return free_mib(plans, plan, probe, _leaving(probe, plans, remove, disabled)[1])
 
 
 def _leaving(

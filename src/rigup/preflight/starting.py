@@ -14,7 +14,7 @@ from rigup import layout
 from rigup.facts.host import RUNNING
 from rigup.facts.probe import Listener, Probe, ProbedGpu
 from rigup.operations.driver.state import next_boot_problem
-from rigup.operations.service.gpu_binding import VISIBLE, bind
+from rigup.operations.service.gpu_binding import VISIBLE, bind, cards_of
 from rigup.plan import BoundPlan, Finding, Plan
 from rigup.preflight.rig import GPU_MEMORY_TOLERANCE, described, mig_finding
 from rigup.preflight.virtualisation import CONTAINER
@@ -48,6 +48,18 @@ def room_notes(plans: tuple[Plan, ...], probe: Probe, leaving: Collection[str]) 
             yield f"warning: {found.message}"
         if gpu.compute_mode.startswith("exclusive"):
             yield f"warning: {_mode_text(gpu)}; to change it: {_default_mode(gpu)}"
+
+
+def free_mib(plans: tuple[Plan, ...], plan: Plan, probe: Probe, leaving: Collection[str]) -> int | None:
+    """The least that a card of a plan has free, with what services of these plans hold; None where no card answers."""
+    own = _own_units(plans, leaving)
+    return min(
+        (
+            (gpu.memory_total_mib or 0) - (gpu.memory_reserved_mib or 0) - (_held_by_others(probe, gpu, own, need) or 0)
+            for _, gpu, need in _cards_of_plans((plan,), probe)
+        ),
+        default=None,
+    )
 
 
 def restart_findings(
@@ -104,15 +116,10 @@ def _own_units(plans: tuple[Plan, ...], leaving: Collection[str]) -> set[str]:
 
 def _cards_of_plans(plans: tuple[Plan, ...], probe: Probe) -> Iterator[tuple[Plan, ProbedGpu, int]]:
     """Each plan with each of its cards that answers, and MiB that the plan counts on there."""
-    by_uuid = {gpu.uuid: gpu for gpu in probe.gpus if gpu.uuid}
-    by_index = {gpu.index: gpu for gpu in probe.gpus}
     offline = tuple(plan.offline if isinstance(plan, BoundPlan) else plan for plan in plans)
     for plan in bind(offline, probe) if probe.gpus else ():
-        for row in plan.memory:
-            uuid = plan.gpu_uuids.get(row.gpu)
-            gpu = by_uuid.get(uuid) if uuid else by_index.get(row.gpu)
-            if gpu is not None and not gpu.error:
-                yield plan, gpu, row.weights_mib + row.kv_cache_mib + row.overhead_mib
+        for row, gpu in cards_of(plan, probe):
+            yield plan, gpu, row.weights_mib + row.kv_cache_mib + row.overhead_mib
 
 
 def _cards_of_release(manifest: Mapping[str, Any], probe: Probe) -> list[ProbedGpu]:

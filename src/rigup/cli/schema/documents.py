@@ -13,7 +13,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 DOCUMENTS: dict[str, Any] = {
     "up": plans.UpDocument,
     "init": plans.InitDocument,
-    "plan": plans.PlanDocument | plans.CalibrationDocument,
+    "plan": plans.PlanDocument | plans.CalibrationDocument | plans.JudgementDocument,
     "fit": plans.RigsDocument | plans.ModelDocument,
     "model": folders.AddedModelDocument,
     "lock": folders.LockDocument | folders.LockCheckDocument,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.node import Node
-from rigup.plan import BoundPlan, Plan
+from rigup.plan import BoundPlan, GpuMemory, Plan
 from rigup.systemd.release import GPUS_KEY
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -70,6 +70,17 @@ def _cards(plans: tuple[Plan, ...], probe: Probe, lost: bool) -> dict[int, str]:
 def needs_driver_to_bind(plans: tuple[BoundPlan, ...]) -> bool:
     """Whether a plan needs UUIDs of GPUs that the probe could not read, because no driver was loaded."""
     return any(_indices(plan) and not plan.gpu_uuids for plan in plans)
+
+
+def cards_of(plan: BoundPlan, probe: Probe) -> Iterator[tuple[GpuMemory, ProbedGpu]]:
+    """What a plan counts on each of its cards, with the card; without those that do not respond."""
+    by_uuid = {gpu.uuid: gpu for gpu in probe.gpus if gpu.uuid}
+    by_index = {gpu.index: gpu for gpu in probe.gpus}
+    for row in plan.memory:
+        uuid = plan.gpu_uuids.get(row.gpu)
+        gpu = by_uuid.get(uuid) if uuid else by_index.get(row.gpu)
+        if gpu is not None and not gpu.error:
+            yield row, gpu
 
 
 def unknown_gpu_uuids(plans: tuple[Plan, ...], probe: Probe) -> Iterator[tuple[Plan, str]]:

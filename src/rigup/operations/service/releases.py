@@ -176,6 +176,11 @@ def _compared(running: Running, wanted: ServiceRelease) -> tuple[bool, bool]:
     return same, same and kept != as_kept(planned, kept)
 
 
+def is_current(running: Running, wanted: ServiceRelease) -> bool:
+    """Whether the host has this release, whatever answer it expects."""
+    return _compared(running, wanted)[0]
+
+
 def _expect(host: Host, wanted: ServiceRelease, check: Check, number: str) -> None:
     """Has a release that runs answer as the plan now expects, and notes that in it: nothing else of it changes."""
     report(Progress(host.name, "service", text=f"asking {wanted.service}, release {number}"))

@@ -30,6 +30,10 @@ of longer pauses and of hashing. So its status changes several times in this per
 PARALLEL_FILES = 4
 BESIDE_FILES = 2**26
 """Bytes of other files that a download writes: states, receipts."""
+SMALL = 2**26
+"""Bytes: tokenizers are smaller, and shards of weights larger or named as such."""
+_WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
+_PROGRAM = ("python3", f"{layout.PROGRAMS}/fetch_weights.py")
 
 
 @operation()
@@ -86,10 +90,45 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None) -> dict[str, 
     }
 
 
-def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -> None:
-    """Runs the download under systemd and checks the result. key: of the checkpoint."""
+def fetch_small_files(
+    host: Host, checkpoint: Checkpoint, folder: str, hub: str, token_file: str | None, wheelhouse: Path | None
+) -> None:
+    """Downloads what is not weights into a folder of its own, which the worker may write beside. Arguments: as above.
+
+    Raises HostFailed.
+    """
+    job = _job(checkpoint, hub, token_file)
+    small = [file for file in job["files"] if file["size"] <= SMALL and not file["path"].endswith(_WEIGHTS)]
+    job |= {"folder": folder, "files": small}
+    unit = layout.job_unit("weights", f"small-{checkpoint_key(checkpoint)}")
+    path = layout.job_file(unit)
+    remote.make_folders(host, layout.JOBS)
+    remote.write_file(host, path, json.dumps(job))
+    if wheelhouse:
+        _send(host, job, wheelhouse, None)
+    jobs.run(host, _download(unit, path, job, (folder.rpartition("/")[0],)))
+
+
+def _download(unit: str, path: str, job: dict[str, Any], writable: tuple[str, ...]) -> jobs.Job:
+    """The download that a job's file describes. path: of that file."""
     from rigup.programs.weights.weights_folder import EXIT_GONE, EXIT_HASH  # few runs download weights
 
+    largest = max((file["size"] for file in job["files"]), default=0) + BESIDE_FILES
+    return jobs.Job(
+        unit,
+        "weights",
+        (*_PROGRAM, path),
+        writable,
+        "bytes",
+        quiet_seconds=QUIET_SECONDS,
+        computes=False,
+        largest_file=largest,
+        hints=dict.fromkeys((EXIT_GONE, EXIT_HASH), f"take what is there now: rigup lock --upgrade {job['repo']}"),
+    )
+
+
+def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -> None:
+    """Runs the download under systemd and checks the result. key: of the checkpoint."""
     # includes the files: an unfinished job for other files of the same revision is another job
     revision = f"{job['repo']}-{job['revision'][:12]}".replace("/", "-").replace(".", "-")
     unit = layout.job_unit("weights", f"{revision}-{key}")
@@ -102,19 +141,7 @@ def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -
         from rigup.operations.weights import sharing
 
         job, writable = job | {"sharing": part.job}, (folder, sharing.FOLDER)
-    command = ("python3", f"{layout.PROGRAMS}/fetch_weights.py", path)
-    largest = max((file["size"] for file in job["files"]), default=0) + BESIDE_FILES
-    work = jobs.Job(
-        unit,
-        "weights",
-        command,
-        writable,
-        "bytes",
-        quiet_seconds=QUIET_SECONDS,
-        computes=False,
-        largest_file=largest,
-        hints=dict.fromkeys((EXIT_GONE, EXIT_HASH), f"take what is there now: rigup lock --upgrade {job['repo']}"),
-    )
+    work = _download(unit, path, job, writable)
     _stop_others(host, layout.job_unit("weights", f"{revision}-"), work)
     sent = wheelhouse is not None and not jobs.going(host, work)
     remote.write_file(host, path, json.dumps(job))
@@ -130,7 +157,7 @@ def _fetch(host: Host, job: dict[str, Any], key: str, wheelhouse: Path | None) -
             raise
         _send(host, job, wheelhouse, None)  # the other hosts did not provide the missing files
         jobs.run(host, work)
-    check = remote.run(host, *remote.as_worker(*command[:2], "--check", path))
+    check = remote.run(host, *remote.as_worker(*_PROGRAM, "--check", path))
     if not check.ok:
         raise HostFailed(f"{host.name}: weights of {job['repo']}: {_why(check.last_line)}", "run rigup apply again")
 

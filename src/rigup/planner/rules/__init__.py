@@ -20,7 +20,7 @@ from rigup.planner.rules import (
     speculative,
     swap,
 )
-from rigup.planner.rules.rule import Rule
+from rigup.planner.rules.rule import ENGINE_JUDGEMENT, Rule
 
 RULES: tuple[Rule, ...] = (
     formats.weight_format,
@@ -154,12 +154,13 @@ def _speaks(rule_id: str, candidate: Candidate) -> bool:
 
 
 def _unknown_rules(allowed: tuple[str, ...]) -> tuple[Finding, ...]:
+    known = (*RULES_BY_ID, ENGINE_JUDGEMENT)
     return tuple(
         Finding(
             rule="unknown-rule",
             message=f'allow: rule "{rule_id}" does not exist',
-            hint=f'try "{close}"' if (close := nearest(rule_id, RULES_BY_ID)) else "choose a rule from docs/rules.md",
+            hint=f'try "{close}"' if (close := nearest(rule_id, known)) else "choose a rule from docs/rules.md",
         )
         for rule_id in allowed
-        if rule_id not in RULES_BY_ID
+        if rule_id not in known
     )

@@ -13,6 +13,10 @@ Complaint = tuple[str, str] | tuple[str, str, str]
 Check = Callable[[Candidate], Iterator[Complaint]]
 
 
+ENGINE_JUDGEMENT = "engine-judgement"
+"""What `allow` names to have a plan started that its engine refuses on the host (rigup.operations.judgement)."""
+
+
 class Rule(NamedTuple):
     """A constraint. `about` says in one line what it requires; `check` yields a message and a hint for each violation,
     and a third text if the violation has its own source.

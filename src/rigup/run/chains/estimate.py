@@ -77,7 +77,7 @@ def estimate(
         if step.name not in pending:
             continue
         if step.name not in past:
-            if step.name in ("removal", "network", "power limit"):  # seconds
+            if step.name in ("removal", "network", "power limit", "judgement"):  # seconds, or beside what takes longer
                 continue
             return None
         known = past[step.name]

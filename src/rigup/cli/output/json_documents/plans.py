@@ -8,6 +8,7 @@ from typing_extensions import TypedDict
 from rigup.cli.output.json_documents.shared import (
     CheckpointName,
     EngineName,
+    ErrorText,
     FileAction,
     HostOutcome,
     Schema,
@@ -206,6 +207,40 @@ class CalibrationDocument(TypedDict):
     schema: Schema
     calibrations: list[CalibrationOfKind]
     written: str | None
+
+
+class JudgedService(TypedDict):
+    """What an engine on a host says of a plan. asked: whether it has a judge. failed: why it said less; "" for nothing.
+
+    weights_mib: of the fullest rank. kv_tokens: as the engine counts them, planned_kv_tokens: as the plan does.
+    """
+
+    service: str
+    engine: str
+    version: str
+    asked: bool
+    refusal: str
+    failed: str
+    weights_mib: int | None
+    kv_tokens: int | None
+    planned_kv_tokens: int | None
+    kernels: dict[str, tuple[str, ...]]
+
+
+class JudgedHost(TypedDict):
+    """state: "taken", "refused", or how the host failed."""
+
+    host: str
+    state: str
+    services: list[JudgedService]
+    errors: list[ErrorText]
+
+
+class JudgementDocument(TypedDict):
+    """`rigup plan --ask HOST --json`."""
+
+    schema: Schema
+    hosts: list[JudgedHost]
 
 
 class ModelFit(TypedDict):

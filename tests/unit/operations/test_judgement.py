@@ -1,0 +1,94 @@
+"""The question that a host's engine gets about a plan, and what is said of its answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rigup.facts.gpus import ProbedGpu
+from rigup.facts.judgement import Judgement
+from rigup.operations.judgement import can_judge, case_of, refusal, text_of
+from rigup.plan import Plan
+from rigup.programs import judge
+from tests.unit.planner.asking import decided
+
+CARDS = [
+    ProbedGpu("NVIDIA H100 80GB HBM3", 0, 81559, index=i, memory_reserved_mib=500, compute_capability="9.0")
+    for i in range(4)
+]
+
+
+@pytest.fixture
+def plan() -> Plan:
+    found = decided("4x H100 SXM", {"model": "MiniMax-M2.5", "engine": "vllm", "version": "0.33.0"})
+    assert found.verdict == "ok"
+    return found
+
+
+def test_the_case_has_the_command_and_the_cards_as_they_are(plan: Plan) -> None:
+    case = case_of(plan, CARDS, 80_000)
+    assert case["gpu"] == {
+        "index": 0,
+        "name": "NVIDIA H100 80GB HBM3",
+        "capability": [9, 0],
+        "memory_mib": 81059,
+        "free_mib": 80_000,
+        "nvlink": False,
+        "unified": False,
+    }
+    assert case["gpus"] == 4
+    assert case["arguments"] == list(plan.command[3:])
+    assert case["beside_mib"] == plan.memory[0].overhead_mib - 500
+
+
+def test_what_is_free_is_at_most_what_a_card_has(plan: Plan) -> None:
+    assert case_of(plan, CARDS, None)["gpu"]["free_mib"] == 81059
+    assert case_of(plan, CARDS, 99_999)["gpu"]["free_mib"] == 81059
+
+
+def test_only_engines_from_wheels_for_gpus_have_a_judge(plan: Plan) -> None:
+    assert plan.build and plan.checkpoint
+    pinned = plan.model_copy(update={"checkpoint": plan.checkpoint.model_copy(update={"revision": "1" * 40})})
+    assert can_judge(pinned)
+    assert not can_judge(plan), "nothing is pinned"
+    for other in ({"method": "image"}, {"variant": "cpu"}, {"engine": "llama.cpp"}):
+        assert not can_judge(pinned.model_copy(update={"build": plan.build.model_copy(update=other)}))
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("... the estimated maximum model length is 44416. Try", "set context = 44416 for the service; "),
+        (
+            "max_num_seqs (1024) exceeds available Mamba cache blocks (157)",
+            'add "--max-num-seqs": "157" to its flags; ',
+        ),
+        ("Free memory on device cuda:0 (1/2 GiB)", "stop what holds memory of the cards: nvidia-smi names it; "),
+        ("unrecognized arguments: --no-such", "change what it names; "),
+    ],
+)
+def test_a_refusal_has_the_engines_words_and_what_helps(plan: Plan, said: str, hint: str) -> None:
+    message, given = refusal(plan, Judgement(refusal=said))
+    assert message.endswith(f" refuses {plan.service.name}: {said}")
+    assert given == f'{hint}to start it all the same: allow = ["engine-judgement"]'
+
+
+def test_a_sentence_says_what_the_engine_counts(plan: Plan) -> None:
+    found = Judgement(weights_mib=2048, tokens=12_345, requests=1.5, kernels={"attention": ("FLASH_ATTN",)})
+    text = text_of(plan, found)
+    assert " takes the plan: 2.0 GiB of weights on a GPU; 12,345 tokens of KV cache (planned: " in text
+    assert text.endswith("; attention FLASH_ATTN")
+    assert "could not be asked about the plan: OSError: x" in text_of(plan, Judgement(failed="OSError: x"))
+
+
+def test_python_imports_the_judges_from_their_archive(tmp_path: Path) -> None:
+    path = tmp_path / "judge.zip"
+    path.write_bytes(judge.archive())
+    assert path.read_bytes() == judge.archive()
+    script = "from rigup.programs.judge import cases, simulated_gpus; print(cases.__file__)"
+    words = [sys.executable, "-S", "-c", script]
+    done = subprocess.run(words, env={"PYTHONPATH": str(path)}, capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout.startswith(str(path))

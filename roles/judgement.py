@@ -6,12 +6,12 @@ from functools import partial
 
 from pyinfra.api import deploy
 
+from rigup import layout
 from rigup.operations.judgement import FileSource, can_judge, judged, step_name
 from rigup.plan import BoundPlan
 from rigup.preflight.checks import free_for
 from rigup.settings import HostSettings
 from rigup.systemd.release import release_of
-from roles.weights import TOKEN
 
 
 @deploy("judgement")
@@ -26,5 +26,5 @@ def judgement(plan: BoundPlan, build_name: str, plans: tuple[BoundPlan, ...], se
         build_name=build_name,
         wanted=release_of(plan, build_name),
         free_mib=partial(free_for, plan.offline, plans, settings.remove, settings.disabled),
-        source=FileSource(hub, TOKEN if token else None, settings.packages.wheelhouse),
+        source=FileSource(hub, layout.HUB_TOKEN if token else None, settings.packages.wheelhouse),
     )

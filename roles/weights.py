@@ -11,8 +11,6 @@ from rigup.operations.service.secrets import no_secret_file, secret_file
 from rigup.operations.weights.checkpoint import checkpoint_files, step_name
 from rigup.plan import Checkpoint
 
-TOKEN = f"{layout.CONFIGURATION}/hub-token"
-
 
 @deploy("weights")
 def weights(
@@ -36,12 +34,12 @@ def weights(
         files_on_host(name=step_name(checkpoint), checkpoint=checkpoint)
         return
     if token:
-        secret_file(name="hub token", path=TOKEN, value=token, group=layout.WORKER_USER)
+        secret_file(name="hub token", path=layout.HUB_TOKEN, value=token, group=layout.WORKER_USER)
     checkpoint_files(
         name=step_name(checkpoint),
         checkpoint=checkpoint,
         hub=hub,
-        token_file=TOKEN if token else None,
+        token_file=layout.HUB_TOKEN if token else None,
         wheelhouse=wheelhouse,
         hub_bytes_per_second=hub_bytes_per_second,
         lan_bytes_per_second=lan_bytes_per_second,
@@ -51,4 +49,4 @@ def weights(
 @deploy("hub token")
 def no_hub_token() -> None:
     """Delete the hub token: the inventory no longer has one, or no service of the host needs it."""
-    no_secret_file(name="no hub token", path=TOKEN)
+    no_secret_file(name="no hub token", path=layout.HUB_TOKEN)

@@ -46,6 +46,12 @@ PURPOSES: dict[str, tuple[str, ...]] = {
     ),
     "environments": (
         "roles/engine_environment.py",
+        "roles/judgement.py",
+        "src/rigup/cli/judgement.py",
+        "src/rigup/facts/judgement.py",
+        "src/rigup/operations/judgement.py",
+        "src/rigup/programs/judge",
+        "src/rigup/run/judgement.py",
         "src/rigup/operations/builds/python.py",
         "src/rigup/operations/builds/wheels.py",
         "src/rigup/programs/build_environment.py",

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -88,6 +88,32 @@ def in_order(wanted: list[Pair], seen: Counter[KernelKey]) -> list[Pair]:
     return sorted(wanted, key=lambda pair: ranks[pair.name])
 
 
+def ask(environment: Path, engine: EngineName, group: list[Pair]) -> Iterator[tuple[Pair, dict[str, Any]]]:
+    """Each pair with its answer, from one process. environment: a folder that has the engine's CUDA wheel."""
+    judge = judge_digest(engine)
+    with subprocess.Popen(
+        [environment / "bin/python", "-m", f"rigup.programs.judge.{engine}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"},
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write("".join(json.dumps({**pair.case(), "words": WORDS}) + "\n" for pair in group))
+        process.stdin.close()
+        try:
+            for pair, line in zip(group, process.stdout, strict=False):
+                row = json.loads(line)
+                assert row["id"] == pair.name, row
+                row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row)]))
+                yield pair, {**row, "asked": pair.digest, "cache_mib": pair.question["cache_mib"], "judge": judge}
+        finally:
+            process.kill()
+
+
 def main() -> int:
     """Asks."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -115,43 +141,22 @@ def main() -> int:
     print(f"{len(every)} pairs, {len(wanted)} to ask", flush=True)
     wanted = in_order(wanted, Counter(every[name].key for name in answers))
 
-    def ask(group: list[Pair]) -> None:
-        cases = group
+    def work(group: list[Pair]) -> None:
         if time.monotonic() > until:
             return
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
-        with subprocess.Popen(
-            [args.environment / "bin/python", "-m", f"rigup.programs.judge.{args.engine}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            cwd=ROOT,
-            env=environment,
-        ) as process:
-            assert process.stdin
-            assert process.stdout
-            process.stdin.write("".join(json.dumps({**pair.case(), "words": WORDS}) + "\n" for pair in cases))
-            process.stdin.close()
-            for pair, line in zip(cases, process.stdout, strict=False):
-                row = json.loads(line)
-                assert row["id"] == pair.name, row
-                row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row)]))
-                with writing:
-                    given = pair.question["cache_mib"]
-                    answers[pair.name] = {**row, "asked": pair.digest, "cache_mib": given, "judge": judge}
-                    write_answers(path, answers)
-                stopped = row.get("stopped", {}).get("message", "").splitlines()[:1]
-                print(
-                    f"{row.get('seconds', 0):5.0f} s {row['reached']:14} {pair.name} {' '.join(stopped)[:150]}",
-                    flush=True,
-                )
-                if time.monotonic() > until:
-                    process.kill()
-                    return
+        for pair, row in ask(args.environment, args.engine, group):
+            with writing:
+                answers[pair.name] = row
+                write_answers(path, answers)
+            stopped = row.get("stopped", {}).get("message", "").splitlines()[:1]
+            print(
+                f"{row.get('seconds', 0):5.0f} s {row['reached']:14} {pair.name} {' '.join(stopped)[:150]}", flush=True
+            )
+            if time.monotonic() > until:
+                return
 
     with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(ask, groups(wanted, GROUP[args.engine])))
+        list(pool.map(work, groups(wanted, GROUP[args.engine])))
     return 0
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from rigup.cli.output import results as summary
 from rigup.cli.output.console import Console
-from rigup.cli.output.json_documents.plans import JudgedHost, JudgedService, JudgementDocument
 from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
 from rigup.facts.judgement import Judgement
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         console = Console(highlight=False)
         for name, said in found.judgements.items():
             for plan, judgement in said:
-                console.print(f"{name}: {plan.service.name}: {_text(plan, judgement)}", markup=False)
+                console.print(f"{name}: {plan.service.name}: {_text(plan, judgement)}", markup=False, soft_wrap=True)
         summary.show_failed(results, console)
     return exit_code(results)
 
@@ -45,11 +45,11 @@ def _text(plan: Plan, judgement: Judgement | None) -> str:
     return text_of(plan, judgement)
 
 
-def as_json(found: JudgementRun) -> JudgementDocument:
+def as_json(found: JudgementRun) -> dict[str, Any]:
     """What each engine said, for scripts. Within a schema, keys are only added."""
-    rows: list[JudgedHost] = []
+    rows = []
     for name, result in found.results.items():
-        said: list[JudgedService] = [
+        said = [
             {
                 "service": plan.service.name,
                 "engine": plan.build.engine if plan.build else "",

@@ -12,6 +12,7 @@ from rigup.cli.output.plan import show
 from rigup.cli.output.plan_json import as_json
 from rigup.cli.output.plan_markdown import markdown, read_before
 from rigup.cli.sessions import session as hosts
+from rigup.connection import startup
 from rigup.errors import InputError
 from rigup.gateway_settings import GatewayPlan
 from rigup.plan import Plan
@@ -78,7 +79,8 @@ def run(args: argparse.Namespace) -> int:
     """Plans every service of every host, shows the plans, and returns 1 if any is refused."""
     _check(args)
     if args.ask is not None:
-        from rigup.cli import judgement  # it connects to hosts, and few runs ask
+        startup.patch_for_many_hosts()  # before anything imports sockets
+        from rigup.cli import judgement
 
         return judgement.run(args)
     if args.calibrate:

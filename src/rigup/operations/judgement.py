@@ -97,7 +97,8 @@ def judged(
 def _judge(
     host: Host, plan: Plan, build_name: str, free_mib: Callable[[Probe], int | None], source: FileSource
 ) -> None:
-    judgement = ask(host, plan, build_name, free_mib, source)
+    probe = read_probe(host)
+    judgement = ask(host, probe, plan, build_name, free_mib(probe), source)
     name = plan.service.name
     if judgement.refusal and ENGINE_JUDGEMENT not in plan.service.allow:
         message, hint = refusal(plan, judgement)
@@ -129,10 +130,11 @@ def text_of(plan: Plan, judgement: Judgement) -> str:
     return f"{_engine(plan)} takes the plan" + (f": {'; '.join(said)}" if said else "")
 
 
-def ask(
-    host: Host, plan: Plan, build_name: str, free_mib: Callable[[Probe], int | None], source: FileSource
-) -> Judgement:
-    """Asks the engine of a build on the host about a plan. `failed` says what kept the judge from its work."""
+def ask(host: Host, probe: Probe, plan: Plan, build_name: str, free_mib: int | None, source: FileSource) -> Judgement:
+    """Asks the engine of a build on the host about a plan. `failed` says what kept the judge from its work.
+
+    probe: of the host now. free_mib: the least that a card of the plan has free; None if that is not known.
+    """
     assert plan.build is not None
     folder = f"{layout.JUDGED}/{plan.service.name}"
     unit = layout.job_unit("build", f"judge-{plan.service.name}")
@@ -145,13 +147,13 @@ def ask(
         gpus=True,
     )
     try:
-        (bound,), probe = bind((plan,), probed := read_probe(host)), probed
+        (bound,) = bind((plan,), probe)
         cards = [card for _, card in cards_of(bound, probe)]
         if len(cards) < len(plan.memory) or not cards:
             return Judgement(failed="not every card of the plan responds")
         remote.make_folders(host, layout.CACHE, layout.JUDGED)
         remote.make_folders(host, folder, owner=layout.WORKER_USER)
-        case = case_of(plan, cards, free_mib(probe)) | {"folder": _files(host, plan, folder, source)}
+        case = case_of(plan, cards, free_mib) | {"folder": _files(host, plan, folder, source)}
         remote.write_file(host, _ARCHIVE, judge.archive())
         remote.write_file(host, layout.job_file(unit), json.dumps(case) + "\n", "640", layout.WORKER_USER)
         report(Progress(host.name, STEP, text=f"asking {_engine(plan)} about {plan.service.name}"))
@@ -190,7 +192,7 @@ def _files(host: Host, plan: Plan, folder: str, source: FileSource) -> str:
 
 
 def case_of(plan: Plan, cards: list[ProbedGpu], free_mib: int | None) -> dict[str, Any]:
-    """The case of a judge on a host, but for its folder. cards: of the plan. free_mib: as for `judged`. Pure."""
+    """The case of a judge on a host, but for its folder. cards: of the plan. free_mib: as for `ask`. Pure."""
     given = next(place for place, word in enumerate(plan.command) if word.startswith(f"{layout.WEIGHTS}/"))
     least = min(cards, key=lambda card: card.memory_total_mib or 0)
     memory = (least.memory_total_mib or 0) - (least.memory_reserved_mib or 0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from rigup import layout
 from rigup.errors import HostFailed
 from rigup.facts.judgement import Judgement
 from rigup.facts.probe import Probe
@@ -13,7 +12,6 @@ from rigup.operations.judgement import FileSource, ask, can_judge
 from rigup.plan import BoundPlan, Finding
 from rigup.preflight.checks import free_for
 from rigup.run.runner import Run
-from roles.weights import TOKEN
 
 
 class JudgementRun(Run):
@@ -46,8 +44,8 @@ class JudgementRun(Run):
                 message = f"{host.name}: {build.engine} {build.version} is not installed"
                 raise HostFailed(message, f"run rigup apply --limit {host.name}, which asks it")
             hub, token = settings.source_of(checkpoint.location)
-            free = partial(free_for, plan.offline, plans, settings.remove, settings.disabled)
-            source = FileSource(hub, TOKEN if token else None, settings.packages.wheelhouse)
-            self.judgements[host.name].append((plan, ask(host, plan.offline, name, free, source)))
+            free = free_for(plan.offline, plans, settings.remove, settings.disabled, probe)
+            source = FileSource(hub, layout.HUB_TOKEN if token else None, settings.packages.wheelhouse)
+            self.judgements[host.name].append((plan, ask(host, probe, plan.offline, name, free, source)))
         refused = any(said and said.refusal for _, said in self.judgements[host.name])
         result.state = "differs" if refused else "unchanged"

@@ -344,7 +344,7 @@ def judged(case: dict[str, Any]) -> dict[str, Any]:
         stand_in_for_processes()
         stand_in_for_weights(skipped, loaded)
         parser = make_arg_parser(FlexibleArgumentParser())
-        always = ["--load-format", "dummy", "--skip-tokenizer-init"]
+        always = ["--load-format", "dummy", *([] if "folder" in case else ["--skip-tokenizer-init"])]
         arguments = parser.parse_args([model_folder(case), *case["arguments"], *always])
         arguments.model = getattr(arguments, "model_tag", None) or arguments.model
         answer["reached"] = "arguments"

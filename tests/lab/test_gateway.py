@@ -388,6 +388,7 @@ def test_an_edit_by_hand_is_mended(fleet: GatewayFleet) -> None:
     assert [c["step"] for c in fleet.rigup("diff", "--json", expect=1).json["hosts"][2]["changes"]]
     assert changes(fleet) == [f"gateway for {MODEL}"]
     assert not fleet.gateway.says(f"grep -q 'balance first' {FOLDER}/haproxy.cfg")
+    assert "first" not in {row["algo"] for row in fleet.rows()}, "the process still has the edit"
     name = next(iter(fleet.backends()))
     fleet.gateway.tell(_admin(f"set server model-{MODEL}/{name} state drain"))
     assert fleet.backends()[name] == "DRAIN"

@@ -59,6 +59,7 @@ LOG = f"on the host: journalctl -u {UNIT}"
 _KEEP = 'rm -rf -- "$2"; [ ! -d "$1" ] || cp -a -- "$1" "$2"'
 _RESTORE = 'rm -rf -- "$1"; [ ! -d "$2" ] || mv -T -- "$2" "$1"'
 _NAMES = tuple(path.rpartition("/")[2] for path in EVERY_FILE)
+_CONFIGURATION = CONFIGURATION_FILE.rpartition("/")[2]
 
 
 @operation()
@@ -125,7 +126,7 @@ def _place(host: Host, files: GatewayFiles, urls: tuple[tuple[str, str], ...]) -
 def _check(host: Host, files: GatewayFiles) -> None:
     """Has HAProxy read the files in a folder beside. Raises HostFailed with its complaint."""
     _write(host, CANDIDATE, files)
-    checked = remote.run(host, PROGRAM, "-c", "-f", f"{CANDIDATE}/{CONFIGURATION_FILE.rpartition('/')[2]}")
+    checked = remote.run(host, PROGRAM, "-c", "-f", f"{CANDIDATE}/{_CONFIGURATION}")
     remote.check_output(host, "rm", "-rf", CANDIDATE)
     lines = checked.stderr.splitlines()
     if unknown := [line for line in lines if "could not resolve address" in line]:
@@ -156,7 +157,9 @@ def _take_over(host: Host, files: GatewayFiles, restart: bool) -> None:
     else:
         remote.check_output(host, "systemctl", "daemon-reload")
         answers = tell(host, *state_commands(files.maps))
-        if running_digest(answers) != files.digest:
+        # a file that somebody edited, and had the process read, still has the digest that rigup wrote into it
+        edited = not remote.run(host, "cmp", "--silent", CONFIGURATION_FILE, f"{PREVIOUS}/{_CONFIGURATION}").ok
+        if edited or running_digest(answers) != files.digest:
             _reload(host)
         else:
             for path in outdated_maps(answers, files.maps):

@@ -454,6 +454,13 @@ def test_tls_with_a_certificate_by_acme(fleet: GatewayFleet) -> None:
     assert host.tell(f"stat -c '%a %U:%G' {ACME_FILE}") == "640 root:haproxy"
     assert changes(fleet) == []
 
+    # as a rigup before wrote both files, with certbot at a port of every user's
+    written = f"{ACME_UNIT_FILE} {FOLDER}/haproxy.cfg"
+    host.tell(f"sed -Ei 's/([ :]){ACME_PORT}( certonly|$)/\\18404\\2/' {written}; systemctl daemon-reload")
+    assert host.tell(f"systemctl reload {UNIT}; grep -ohw 8404 {written}").split() == ["8404"] * 2
+    assert "certificate" in str(changes(fleet))
+    assert not host.says(f"grep -w 8404 {written}")
+
     first = host.tell(f"openssl x509 -in {ACME_FILE} -noout -serial")
     runs = host.show(RUNS, UNIT)
     host.tell(f"systemctl start {ACME_UNIT}")  # it lasts for a day, so that it is renewed each time

@@ -25,6 +25,7 @@ from rigup.gateway.paths import (
     SMG_UNIT_FILE,
     UNIT,
 )
+from rigup.gateway_settings import MOST_CLIENTS
 from rigup.layout import PROGRAMS
 from rigup.lock import load_lock
 from rigup.lockfile.lock import write_lock
@@ -70,6 +71,18 @@ while not os.path.exists("/run/enough"):
         print(repr(error))
     time.sleep(0.02)
 print(json.dumps({"failed": failed, "asked": asked}))
+"""
+# Takes all connections of clients, from addresses that may have so many; each has had an answer, and stays.
+FILLING = """
+import socket, sys, time
+ask = b"GET /v1/models HTTP/1.1\\r\\nHost: gateway\\r\\nAuthorization: Bearer client-key-of-team-a\\r\\n\\r\\n"
+links = []
+for number in range(int(sys.argv[1])):
+    link = socket.create_connection(("127.0.0.1", 8080), source_address=(f"127.0.1.{number // 3000}", 0))
+    link.sendall(ask)
+    assert link.recv(65536).startswith(b"HTTP/1.1 200 ")
+    links.append(link)
+time.sleep(600)
 """
 
 
@@ -297,6 +310,23 @@ def test_a_limit_of_memory_costs_no_restart(fleet: GatewayFleet) -> None:
     assert changes(fleet) == [f"gateway for {MODEL}"]
     assert host.show(RUNS, UNIT) == before
     assert int(host.tell(limit)) > 0
+
+
+def test_status_says_that_idle_clients_fill_it(fleet: GatewayFleet) -> None:
+    host = fleet.gateway
+    host.machine.ssh("cat > /run/filling.py", input=FILLING, check=True)
+    host.tell(
+        f"systemd-run --quiet --collect --unit=filling -p LimitNOFILE=10000 python3 /run/filling.py {MOST_CLIENTS}"
+    )
+    try:
+        wait_for(lambda: any(row["scur"] == str(MOST_CLIENTS) for row in fleet.rows()), "every connection is taken")
+        said = fleet.rigup("status", "--limit", "edge", expect=1).text
+    finally:
+        host.tell("systemctl stop filling")
+    assert f"http://127.0.0.1:{PORT}/health: no answer within 5 s" in said
+    assert f"ss -Htn sport = :{PORT}" in said
+    wait_for(fleet.chats, "an answer")
+    fleet.rigup("status", "--limit", "edge")
 
 
 def test_a_host_that_dies_costs_nobody_an_answer(fleet: GatewayFleet) -> None:

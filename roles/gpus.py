@@ -19,7 +19,7 @@ from rigup.operations.primitives import remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import carried_out
 from rigup.operations.primitives.text_files import text_files
-from rigup.plan import Plan
+from rigup.plan import Finding, Plan
 from rigup.planner.driver_packages import driver_packages, driver_repository
 from rigup.preflight.driver import managed_driver, too_old
 from rigup.preflight.rig import differences
@@ -167,6 +167,17 @@ def why_links_hang(host: Host) -> str:
         return ""
     way_out = f"rigup verify {host.name} says how to switch that off; or try NCCL_P2P_DISABLE=1 in `environment`"
     return f"{why}: {way_out}" if why else ""
+
+
+def lost_cards(host: Host, plan: Plan) -> tuple[Finding, ...]:
+    """Return a finding for each card of the rig that has stopped responding; none if the host does not say."""
+    if not plan.rig.gpus:
+        return ()
+    try:
+        found = differences(plan.rig, read_probe(host))
+    except (HostFailed, Unreadable, *remote.CONNECTION_ERRORS):
+        return ()
+    return tuple(one for one in found if one.rule == "host-gpu-lost")
 
 
 def check_host(plans: tuple[Plan, ...], probe: Probe) -> None:

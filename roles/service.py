@@ -9,7 +9,7 @@ from typing import Any
 from pyinfra.api import deploy
 
 from rigup import layout
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, HostLost
 from rigup.host import Host
 from rigup.operations.primitives.text_files import text_files
 from rigup.operations.service.health import NotReady, ask_after_start, ask_release
@@ -19,7 +19,7 @@ from rigup.operations.service.secrets import secret_file
 from rigup.plan import BoundPlan, MoeFolder, Plan
 from rigup.systemd.port_guard import TEMPLATE_FILE, is_guarded, template
 from rigup.systemd.release import release_of
-from roles.gpus import why_links_hang
+from roles.gpus import lost_cards, why_links_hang
 
 
 @deploy("kernels")
@@ -32,12 +32,22 @@ def moe_configs(folder: MoeFolder, build: str) -> None:
 
 
 def ask(host: Host, plan: Plan, given_up: Callable[[], str]) -> None:
-    """Ask a service that was started. Raise like `ask_after_start`, with why its cards may wait for each other."""
+    """Ask a service that was started. Raise like `ask_after_start`, with what its cards have to do with it.
+
+    That is a card that is lost, as a start takes more power than the wait before, or why they may wait for each other.
+    """
     try:
         ask_after_start(host, plan, given_up)
-    except NotReady as error:
-        why = why_links_hang(host) if len(plan.memory) > 1 else ""
-        raise (HostFailed(f"{error.message}; {why}", error.hint) if why else error) from None
+    except HostLost:
+        raise
+    except HostFailed as error:
+        if lost := lost_cards(host, plan):
+            cards, problem = "; ".join(one.message for one in lost), error.message.removeprefix(f"{host.name}: ")
+            raise HostFailed(f"{host.name}: {cards}; {problem}", lost[0].hint) from None
+        late = isinstance(error, NotReady) and len(plan.memory) > 1
+        if late and (why := why_links_hang(host)):
+            raise HostFailed(f"{error.message}; {why}", error.hint) from None
+        raise
 
 
 @deploy("service")

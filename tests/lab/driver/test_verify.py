@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,17 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.rests_on("the run", "links", "benchmarks of services", "running services", "gateways"),
 ]
+
+LOST_BEFORE_THE_START = """
+import rigup.operations.service.releases as releases
+from rigup.operations.primitives import remote
+
+def switch(host, *words, really=releases.switch):
+    remote.check_output(host, "sh", "-c", "echo 1 >/run/lab-gpus/gpu0.lost")
+    really(host, *words)
+
+releases.switch = switch
+"""
 
 
 def verified(fleet: GpuFleet, *options: str, expect: int = 0) -> dict[str, Any]:
@@ -90,6 +102,21 @@ def test_one_lost_card_keeps_none_of_the_others_from_a_check(fleet: GpuFleet) ->
     assert [lost["lost"] for lost in host["links"]["lost"]] == [2]
     assert any(one["message"].startswith("GPU 2 ") and one["problem"] for one in host["findings"])
     assert len(host["links"]["pairs"]) == 6
+
+
+def test_a_card_that_is_lost_after_the_comparison_is_named_with_the_way_on(fleet: GpuFleet) -> None:
+    """The stand-in for the engine ends, as an engine does whose card is gone; the release before needs none."""
+    fleet.host.behave(4096, "crash")
+    chat = {"model": "SmolLM2-135M-Instruct", "context": 4096, "gpus": [0]}
+    fleet.describe_gpus(OLD, services={"chat": chat})
+    said = error(fleet.rigup("apply", "--yes", "--json", before=LOST_BEFORE_THE_START, expect=1))
+    SimulatedGpus(fleet.host.machine).restore(0)
+    fleet.host.tell("rm -rf /run/rigup-test")
+    lost = rf"{fleet.host.name}: GPU 0 \(NVIDIA GeForce RTX 3090, GPU-\S+\) does not respond: GPU is lost; chat: "
+    assert re.match(lost, said["message"]) and said["message"].endswith(", which answers")
+    assert 'gpus = "3x RTX 3090"' in said["hint"]
+    fleet.describe_gpus(OLD)
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
 
 
 def test_a_driver_that_hangs_is_named_as_what_is_waited_for(fleet: GpuFleet) -> None:

@@ -1,4 +1,4 @@
-"""What is said of a service over several cards that does not become healthy in time."""
+"""What is said of a service that does not answer after its start, as far as its cards have to do with it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from unittest.mock import Mock
 
 import pytest
 
+import roles.gpus
 import roles.service
-from rigup.errors import HostFailed
+from rigup.errors import HostFailed, HostLost
 from rigup.facts.bounds import Unreadable
 from rigup.facts.links import GpuLink, Links, PairLink
+from rigup.facts.probe import Probe, ProbedGpu
 from rigup.operations.driver import links
 from rigup.operations.service.health import NotReady
 from rigup.preflight.links import can_hang
@@ -25,6 +27,7 @@ THROUGH_HOST = Links(
     done=True,
 )
 FOUND = f"{can_hang(THROUGH_HOST)}: {WAY}"
+GONE = "GPU 1 (NVIDIA GeForce RTX 4090, GPU-1) does not respond: GPU is lost"
 HOST: Any = SimpleNamespace(name="box")
 
 
@@ -45,7 +48,34 @@ def test_a_wait_that_links_between_cards_may_explain(
     assert "0000:00:03.1" in FOUND
     monkeypatch.setattr(roles.service, "ask_after_start", Mock(side_effect=error))
     monkeypatch.setattr(links, "read_links", Mock(side_effect=[read]))
+    monkeypatch.setattr(roles.gpus, "read_probe", Mock(side_effect=HostFailed("it says nothing")))
     plan = decided(gpus, {"model": "Qwen3.6-27B", "engine": "llama.cpp"})
     with pytest.raises(HostFailed) as caught:
         roles.service.ask(HOST, plan, str)
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("error", "lost", "message"),
+    [
+        (HostFailed("box: chat: it ended"), "GPU is lost", f"box: {GONE}; chat: it ended"),
+        (NotReady(LATE), "GPU is lost", f"box: {GONE}; {LATE.removeprefix('box: ')}"),
+        (HostFailed("box: chat: it ended"), "", "box: chat: it ended"),
+        (HostLost("box: the host is gone"), "GPU is lost", "box: the host is gone"),
+    ],
+    ids=["ended", "late", "none", "host"],
+)
+def test_a_card_that_was_lost_meanwhile_is_named_first(
+    monkeypatch: pytest.MonkeyPatch, error: HostFailed, lost: str, message: str
+) -> None:
+    plan = decided("2x RTX 4090", {"model": "Qwen3.6-27B", "engine": "llama.cpp"})
+    cards = tuple(
+        ProbedGpu(gpu.name, index=index, uuid=f"GPU-{index}", error=lost * index)
+        for index, gpu in enumerate(plan.rig.gpus)
+    )
+    monkeypatch.setattr(roles.service, "ask_after_start", Mock(side_effect=error))
+    monkeypatch.setattr(roles.gpus, "read_probe", Mock(return_value=Probe(gpus=cards)))
+    with pytest.raises(HostFailed) as caught:
+        roles.service.ask(HOST, plan, str)
+    assert caught.value.message == message
+    assert ('gpus = "1x RTX 4090"' in (caught.value.hint or "")) == (GONE in message)

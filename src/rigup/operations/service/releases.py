@@ -225,10 +225,10 @@ def _activate(
         if (lost := of_lost_host(host, error, f"whether release {number} answers is unknown")) and not jobs.cancelled():
             raise lost from None
         problem = explained(host, wanted.service, began, remote.words_of(host, error))
+        hint = getattr(error, "hint", None) or _journal(wanted.service)
         if existing and held and not jobs.cancelled():
-            hint = getattr(error, "hint", None) or _journal(wanted.service)
             raise HostFailed(f"{problem}; {stays(number)}", hint) from None
-        raise _go_back(host, wanted.service, number, previous, problem, check_earlier) from None
+        raise _go_back(host, wanted.service, number, previous, problem, hint, check_earlier) from None
     if existing:
         note_expected(host, wanted, number)
     mark_healthy(host, wanted.service, number)
@@ -312,12 +312,11 @@ def switch(host: Host, service: str, number: str) -> None:
 
 
 def _go_back(
-    host: Host, service: str, number: str, previous: str | None, problem: str, check_earlier: CheckEarlier
+    host: Host, service: str, number: str, previous: str | None, problem: str, hint: str, check_earlier: CheckEarlier
 ) -> RigupError:
     """Rolls back to the previous release, or stops one that never answered; returns the error to raise."""
     if jobs.cancelled():
         return jobs.Cancelled(problem)
-    hint = _journal(service)
     try:
         if previous is None:
             remove_unit(host, service)

@@ -7,13 +7,18 @@ needrestart, sudo-rs and the Rust coreutils are the real ones. The tests go on f
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from rigup.lab.packages.nvidia_repository import cuda_repository, public_key
+from rigup.systemd.container_files import KEYRING, PREFERENCES, SOURCE
+from tests.lab.fleet import wait_for
 from tests.lab.fleet_fixtures import made_site
 from tests.lab.gpu_fleet import OLD, RIG, GpuFleet, error
+from tests.lab.test_troubles_of_hosts import PACKAGE, half_configured
 
 pytestmark = [pytest.mark.lab, pytest.mark.slow, pytest.mark.rests_on("the run", "driver", "images")]
 
@@ -32,6 +37,15 @@ RIG_AND_MORE: dict[str, Any] = {
 }
 ROLES = ["base", "repository", "driver", "cuda", "power", "engine", "weights", "service", "gateway", "monitoring"]
 OF_THE_SYSTEM = "sha256sum /etc/netplan/* /etc/apt/sources.list /etc/apt/sources.list.d/ubuntu.sources"
+PODMAN = "Package: podman\\nVersion: 4.9.3\\nArchitecture: all\\nMaintainer: Lab\\nDescription: a stand-in\\n"
+IMAGE = f"""
+[[images]]
+engine = "llama.cpp"
+version = "b11434"
+variant = "cuda"
+repository = "ghcr.io/ggml-org/llama.cpp"
+digest = "sha256:{"0" * 64}"
+"""
 # As Proxmox's enterprise repository answers without a subscription: apt-get update fails.
 BROKEN_SOURCE = "deb http://hub:8091/nothing ./"
 RUST_TOOLS = """
@@ -100,6 +114,33 @@ def test_twice_is_once(fleet: GpuFleet) -> None:
     boot = fleet.boots()
     assert fleet.apply("--reboot").json["hosts"][0]["state"] == "unchanged"
     assert fleet.boots() == boot
+
+
+def test_a_package_that_dpkg_cannot_finish_stops_the_container_toolkit_with_its_cause(fleet: GpuFleet) -> None:
+    """Of the toolkit's repository there is the key; a package without content stands for podman."""
+    host, lock, key = fleet.host, fleet.root / "rigup.lock", public_key(cuda_repository("noble"))
+    toolkit = {"repository": "http://127.0.0.1:8093/stable/deb", "key_fingerprint": fleet.fingerprint}
+    chat = {"model": "SmolLM2-135M-Instruct", "context": 8192, "gpus": [0], "engine": "llama.cpp", "build": "image"}
+    fleet.describe_gpus(
+        OLD,
+        services={"chat": chat},
+        **{f"container_toolkit_{name}": said for name, said in toolkit.items()},
+        **RIG_AND_MORE,
+    )
+    lock.write_text(f"{lock.read_text()}{IMAGE}")
+    host.tell(f"mkdir -p /run/key /run/podman/DEBIAN; echo {b64encode(key).decode()} | base64 -d >/run/key/gpgkey")
+    host.tell(f"printf '{PODMAN}' >/run/podman/DEBIAN/control; dpkg-deb -b /run/podman /run/p.deb; dpkg -i /run/p.deb")
+    host.tell("systemd-run --quiet --collect --unit=serves-key python3 -m http.server -b 127.0.0.1 -d /run/key 8093")
+    wait_for(lambda: host.says("curl -sf http://127.0.0.1:8093/gpgkey"), "the key's server")
+    with half_configured(fleet, "echo 'opaque: cannot reach its licence server' >&2; exit 3"):
+        said = error(fleet.apply(expect=1))
+    host.tell(f"systemctl stop serves-key; dpkg --purge podman; rm {SOURCE} {KEYRING} {PREFERENCES}")
+    why = f"dpkg cannot finish {PACKAGE}: opaque: cannot reach its licence server"
+    assert said["message"] == f"{host.name}: container toolkit: {why}"
+    assert f"apt-get remove {PACKAGE};" in said["hint"] and "network" not in said["hint"]
+    assert host.answers()
+    fleet.describe_gpus(OLD, **RIG_AND_MORE)
+    assert fleet.apply().json["hosts"][0]["state"] == "unchanged"
 
 
 @pytest.fixture

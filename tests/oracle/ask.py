@@ -27,6 +27,7 @@ from typing import Any
 
 from rigup.catalogue.kernels import KernelKey
 from rigup.facts.engine_kernels import WORDS, read_kernels
+from rigup.facts.judgement import settled_lines
 from rigup.service import EngineName
 from tests.oracle.matrix import Pair, pairs
 
@@ -73,11 +74,6 @@ def groups(wanted: Iterable[Pair], size: int) -> list[list[Pair]]:
     return [same[at : at + size] for same in by_process.values() for at in range(0, len(same), size)]
 
 
-def settled_lines(row: dict[str, Any]) -> list[str]:
-    """What SGLang logs of its resolved arguments, which the judge tells instead."""
-    return [f"{name!r}: {value!r}" for name, value in row.get("settled", {}).items()]
-
-
 def in_order(wanted: list[Pair], seen: Counter[KernelKey]) -> list[Pair]:
     """First one of each kind of question that was not asked, then the second, ... seen: how many were, by kind."""
     random.Random(len(wanted)).shuffle(wanted)
@@ -108,7 +104,7 @@ def ask(environment: Path, engine: EngineName, group: list[Pair]) -> Iterator[tu
             for pair, line in zip(group, process.stdout, strict=False):
                 row = json.loads(line)
                 assert row["id"] == pair.name, row
-                row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row)]))
+                row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row.get("settled", {}))]))
                 yield pair, {**row, "asked": pair.digest, "cache_mib": pair.question["cache_mib"], "judge": judge}
         finally:
             process.kill()

@@ -1,8 +1,9 @@
 """What an engine's own code says of a plan, as a judge on the host printed it (docs/judges.md). Pure."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -42,6 +43,7 @@ class _Answer(HostOutput):
     stopped: _Stopped | None = None
     stages: Annotated[list[_Stage], Field(max_length=256)] = []
     cache: _Cache | None = None
+    settled: Annotated[dict[Line, Line | bool | int | float | None], Field(max_length=100)] = {}
     not_repacked: Annotated[dict[Line, Count], Field(max_length=1000)] = {}
     log: Annotated[list[Line], Field(max_length=1000)] = []
 
@@ -74,8 +76,13 @@ def parse(text: str, engine: str) -> Judgement:
         None if weights is None else weights // MIB,
         answer.cache.tokens if answer.cache else None,
         answer.cache.requests if answer.cache else None,
-        read_kernels(answer.log).chosen,
+        read_kernels([*answer.log, *settled_lines(answer.settled)]).chosen,
     )
+
+
+def settled_lines(settled: Mapping[str, Any]) -> list[str]:
+    """What SGLang logs of its resolved arguments, of which the judge tells the values instead."""
+    return [f"{name!r}: {value!r}" for name, value in settled.items()]
 
 
 def _refusal(answer: _Answer, engine: str) -> str:

@@ -39,6 +39,8 @@ from rigup.systemd.release import ServiceRelease
 STEP = "judgement"
 _ARCHIVE = f"{layout.PROGRAMS}/judge.zip"
 _TOKEN_SECONDS = 60
+QUIET_SECONDS = 180.0
+"""Without computing: it waits for nothing but its disk, from which it reads some GB of libraries."""
 _RUN = 'exec "$0" -m "$1" < "$2" > "$3"'
 _AWAIT = 'i=0; while [ ! -e "$1" ] && [ "$i" -lt "$2" ]; do sleep 1; i=$((i+1)); done'
 # Where the engine would keep what it compiles: the job's own /tmp.
@@ -145,6 +147,8 @@ def ask(host: Host, probe: Probe, plan: Plan, build_name: str, free_mib: int | N
         writable=(folder,),
         private_network=True,
         gpus=True,
+        quiet_seconds=QUIET_SECONDS,
+        expendable=True,
     )
     try:
         (bound,) = bind((plan,), probe)

@@ -92,6 +92,17 @@ def test_what_the_judge_cannot_do_is_not_a_refusal(row: dict[str, Any]) -> None:
     assert found.failed.startswith(f"{row['stopped']['by']}: ")
 
 
+def test_sglang_tells_the_kernels_that_it_settled_on() -> None:
+    settled = {
+        "attention_backend": "fa3",
+        "moe_runner_backend": "auto",
+        "context_length": -1,
+        "overlap": True,
+        "x": None,
+    }
+    assert said(settled=settled).kernels == {"attention": ("fa3",)}
+
+
 def test_what_ends_after_the_cache_is_laid_out_is_nothing() -> None:
     found = said(reached="graphs", stopped=stopped("ValueError", "requires a tokenizer"))
     assert (found.refusal, found.failed) == ("", "")

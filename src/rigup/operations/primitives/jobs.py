@@ -53,6 +53,7 @@ class Job:
     as_root: for jobs that unpack a file system with owners and set-user-id files; otherwise it runs as the worker.
     quiet_seconds: how long it may show no progress: no new status and, if `computes`, no CPU time used. computes: for
     jobs with long silent steps, such as a compiler's; a download instead reports the bytes that have arrived.
+    expendable: the kernel ends it before anything else where the host runs out of memory.
     largest_file: maximum bytes of a file that it may write; the kernel ends a job that exceeds it.
     hints: what to do where it ends with one of these statuses; in any other case its log is named.
     """
@@ -71,6 +72,7 @@ class Job:
     readable: Mapping[str, str] = field(default_factory=dict)
     quiet_seconds: float = QUIET_SECONDS
     computes: bool = True
+    expendable: bool = False
     largest_file: int = LARGEST_FILE
     hints: Mapping[int, str] = field(default_factory=dict)
 
@@ -176,6 +178,7 @@ def _start(host: Host, job: Job) -> None:
         *(() if job.as_root else ("RestrictSUIDSGID=yes",)),
         *_paused(job),
         "Nice=5",
+        *(("OOMScoreAdjust=1000",) if job.expendable else ()),
         f"LimitFSIZE={job.largest_file}",
         f"PrivateNetwork={'yes' if job.private_network else 'no'}",
         f"ReadWritePaths={' '.join(job.writable)}",

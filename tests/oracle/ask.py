@@ -29,6 +29,7 @@ from rigup.catalogue.kernels import KernelKey
 from rigup.facts.engine_kernels import WORDS, read_kernels
 from rigup.facts.judgement import settled_lines
 from rigup.service import EngineName
+from tests.code_digest import code_of
 from tests.oracle.matrix import Pair, pairs
 
 HERE = Path(__file__).parent
@@ -42,9 +43,9 @@ RELEASES: dict[EngineName, tuple[str, ...]] = {"vllm": ("0.33.0", "0.29.0", "0.2
 
 
 def judge_digest(engine: str) -> str:
-    """Of the programs that ask."""
-    content = b"".join((JUDGE / name).read_bytes() for name in ("simulated_gpus.py", "cases.py", f"{engine}.py"))
-    return hashlib.sha256(content).hexdigest()[:16]
+    """Of what the programs that ask do."""
+    code = b"".join(code_of((JUDGE / name).read_bytes()) for name in ("simulated_gpus.py", "cases.py", f"{engine}.py"))
+    return hashlib.sha256(code).hexdigest()[:16]
 
 
 def answers_of(engine: EngineName, release: str) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -57,10 +57,12 @@ BEFORE = {
     "vllm": len(("bin/vllm", "serve", "FOLDER")),
     "sglang": len(("bin/python", "-m", "sglang.launch_server", "--model-path", "FOLDER")),
 }
+# Of the cache of all stages, what each is given: SGLang divides as much on each, of which the fullest needs all.
+ROOM: dict[EngineName, Callable[[Iterable[int]], int]] = {"vllm": min, "sglang": max}
 # What a plan is refused for because an engine said so is asked again.
 NO_ATTENTION = "attention-kernels"
 # Variables that decide what an engine does with the model.
-DECIDING = ("VLLM_PP_LAYER_PARTITION", "VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_DEEP_GEMM")
+DECIDING = ("VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION", "VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_DEEP_GEMM")
 
 # Checkpoints that are catalogued by hand: whose shapes they have, and the published configuration of how they are
 # stored. Of the others nobody has stored one, so that they are not asked about.
@@ -154,7 +156,7 @@ class Pair:
             "gpus": int(count),
             "environment": {key: plan.environment[key] for key in sorted(plan.environment) if key in DECIDING},
             "arguments": list(plan.command[BEFORE[self.build.engine] :]),
-            "cache_mib": min(one.kv_cache_mib for one in plan.memory),
+            "cache_mib": ROOM[self.build.engine](one.kv_cache_mib for one in plan.memory),
         }
 
     @property

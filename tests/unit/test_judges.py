@@ -9,7 +9,7 @@ import pytest
 from rigup.catalogue.kernels import kernel_table
 from rigup.service import EngineName
 from rigup.units import MIB
-from tests.oracle.ask import RELEASES, answers_of, read_answers
+from tests.oracle.ask import RELEASES, answers_of, judge_digest, read_answers
 from tests.oracle.differences import NO_ANSWER, REFUSED, TOKENS, WEIGHTS
 from tests.oracle.matrix import Pair, pairs
 
@@ -18,7 +18,8 @@ MOST_OFF = 0.005
 MOST_OFF_WEIGHTS = 0.01
 """The same of the weights on the fullest rank."""
 ENOUGH, ENOUGH_OF_OLDER = 50, 20
-LITTLE = "plans have changed: ask again (docs/judges.md)"
+LITTLE = "too few plans were asked about (docs/judges.md)"
+STALE = "these plans, or the judge, have changed: python -m tests.oracle.ask ENVIRONMENT --stale (docs/judges.md)"
 FEW = 0.05
 """The part of the plans that may differ, for a reason that is listed."""
 NOTHING = "no engine says this"
@@ -26,10 +27,12 @@ COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("configuration",)}
 
 
 def answered(engine: EngineName, release: str) -> list[tuple[Pair, dict[str, Any]]]:
-    """The pairs whose plan is still the one that was asked about, with the answers."""
-    answers = read_answers(answers_of(engine, release))
-    every = ((pair, answers.get(pair.name)) for pair in pairs(engine, release, answers))
-    return [(pair, row) for pair, row in every if row is not None and row["asked"] == pair.digest]
+    """The pairs that were asked about, with the answers: each to today's plan, by today's judge."""
+    answers, judge = read_answers(answers_of(engine, release)), judge_digest(engine)
+    found = [(pair, answers[pair.name]) for pair in pairs(engine, release, answers)]
+    current = {pair.name for pair, row in found if (row["asked"], row["judge"]) == (pair.digest, judge)}
+    assert sorted(answers.keys() - current) == [], STALE
+    return found
 
 
 def refuses_attention(pair: Pair) -> bool:

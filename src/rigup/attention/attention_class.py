@@ -22,11 +22,15 @@ MODEL_BYTES = 2.0
 
 
 class Storage(NamedTuple):
-    """What a cache is kept in: the engine, its KV cache type (never "auto"), the ranks that share each layer."""
+    """What a cache is kept in: the engine, its KV cache type (never "auto"), the ranks that share each layer.
+
+    unscaled: whether fp8 has no scales where the attention's own layout has some.
+    """
 
     engine: EngineName
     kv_cache_type: str
     tensor: int = 1
+    unscaled: bool = False
 
     @property
     def element(self) -> float:

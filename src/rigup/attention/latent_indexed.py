@@ -2,10 +2,10 @@
 
 Sources: vLLM 0.33.0 models/deepseek_v2.py, DeepseekV32IndexerCache: 128 fp8 values and a float32 scale a token on each
 layer with an indexer of its own (so do 0.25.1 and 0.29.0), and v1/attention/backends/mla/flashmla_sparse.py: 656 bytes
-a token in fp8 (512 fp8 values, 4 float32 scales, 64 bf16 values); SGLang 0.5.23 mem_cache/memory_pool.py,
-DSATokenToKVPool, which keeps the same on every layer, and one key for as many tokens as index_kpool says
-(model_executor/pool_configurator.py). llama.cpp b11434 src/llama-kv-cache-dsa.cpp: keys in the cache's type, and only
-on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
+a token in fp8 (512 fp8 values, 4 float32 scales, 64 bf16 values), where its kernels do not take 576 fp8 values alone
+(`[[unscaled_caches]]` of the engines). SGLang 0.5.23 keeps the same, and one key for as many tokens as index_kpool says
+(mem_cache/memory_pool.py, model_executor/pool_configurator.py). llama.cpp b11434 src/llama-kv-cache-dsa.cpp: keys in
+the cache's type, and only on layers with an indexer of their own: measured, 21 layers of GLM-5.2's 78.
 """
 
 from typing import Literal
@@ -35,9 +35,8 @@ class LatentIndexed(LatentHeads):
             kept = super().caches(storage)
             return kept if self.index_shared else (*kept, LayerCache(self.index_dim * storage.element))
         size = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _FP8_GROUP)
-        shares = self.index_shared and storage.engine == "vllm"
-        keys = () if shares else (LayerCache(size / self.index_pool, self.index_pool),)
-        if storage.kv_cache_type != "fp8":
+        keys = () if self.index_shared else (LayerCache(size / self.index_pool, self.index_pool),)
+        if storage.kv_cache_type != "fp8" or storage.unscaled:
             return (*super().caches(storage), *keys)
         scales = _SCALE_BYTES * -(-self.kv_rank // _FP8_GROUP)
         return (LayerCache(self.kv_rank + scales + self.rope_dim * MODEL_BYTES), *keys)

@@ -122,6 +122,17 @@ class OwnCacheType(Ranged):
         return there and architecture in self.architectures
 
 
+class UnscaledCache(Ranged):
+    """That an engine's kernels keep the FP8 cache of some architectures without scales, on some GPUs."""
+
+    architectures: tuple[str, ...]
+    compute_capabilities: tuple[Capability, ...]
+
+    def covers(self, architecture: str | None, capabilities: Collection[str]) -> bool:
+        """Whether it is about this architecture on GPUs of all these compute capabilities."""
+        return architecture in self.architectures and set(capabilities) <= set(self.compute_capabilities)
+
+
 class KnownBad(Frozen):
     """Versions that are known to fail, with some GPUs (compute capabilities, cards), models (architectures) or weights.
 

@@ -21,6 +21,7 @@ from rigup.catalogue.engine_facts import (
     Recipe,
     Repacking,
     RpcRecipe,
+    UnscaledCache,
 )
 from rigup.catalogue.engines import Engine, EngineRelease, EngineVersion
 from rigup.catalogue.versions import of_release, version_key
@@ -51,6 +52,7 @@ class EngineChange(Frozen):
     mistral_format: tuple[MistralFormat, ...] = ()
     kv_cache_types: tuple[KvCacheTypes, ...] = ()
     own_cache_types: tuple[OwnCacheType, ...] = ()
+    unscaled_caches: tuple[UnscaledCache, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
@@ -129,6 +131,7 @@ class EngineFile(EngineChange):
             mistral_format=next((known for known in self.mistral_format if known.holds(version)), None),
             kv_cache_types=types,
             own_cache_types=tuple(known for known in self.own_cache_types if known.holds(version)),
+            unscaled_caches=tuple(known for known in self.unscaled_caches if known.holds(version)),
             repacking=tuple(known for known in self.repacking if known.holds(version)),
             cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
             position_tables=tuple(known for known in self.position_tables if known.holds(version)),

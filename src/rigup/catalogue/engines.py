@@ -26,6 +26,7 @@ from rigup.catalogue.engine_facts import (
     Recipe,
     Repacking,
     RpcRecipe,
+    UnscaledCache,
 )
 from rigup.catalogue.model import Model, ParserNames
 from rigup.catalogue.versions import VersionText, version_key
@@ -70,6 +71,7 @@ class EngineVersion(EngineRelease):
     mistral_format: MistralFormat | None = None
     kv_cache_types: dict[str, str]
     own_cache_types: tuple[OwnCacheType, ...] = ()
+    unscaled_caches: tuple[UnscaledCache, ...] = ()
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
@@ -148,6 +150,10 @@ class EngineVersion(EngineRelease):
         """The KV cache type that it takes by itself for an architecture on these GPUs; None for the model's own."""
         capabilities = {gpu.compute_capability for gpu in gpus}
         return next((known for known in self.own_cache_types if known.covers(architecture, capabilities)), None)
+
+    def is_unscaled(self, architecture: str | None, capabilities: Collection[str]) -> bool:
+        """Whether an FP8 cache of this architecture has no scales on GPUs of all these compute capabilities."""
+        return bool(capabilities) and any(one.covers(architecture, capabilities) for one in self.unscaled_caches)
 
     def kv_cache_name(self, kv_cache_type: str) -> str | None:
         """Its name of a KV cache type ("fp8" is "fp8_e4m3" in SGLang); None if it does not have the type."""

@@ -157,7 +157,9 @@ class Candidate:
     @property
     def storage(self) -> Storage:
         """What its KV cache is kept in. llama.cpp puts whole layers on a GPU, so that one rank has each."""
-        return Storage(self.engine.name, self.kv_cache_type, self.parallel.tensor)
+        release = self.release
+        unscaled = bool(release.unscaled_caches) and release.is_unscaled(self.architecture, self.capabilities)
+        return Storage(self.engine.name, self.kv_cache_type, self.parallel.tensor, unscaled)
 
     @property
     def hosts(self) -> int:

@@ -98,15 +98,16 @@ class StatePool:
         return _STATES_OF_A_REQUEST + (1 + 2 * self.verified if self.verified else 0)
 
     def _state_bytes(self, room: float, first: int, end: int) -> float:
-        """What states take of that room; that they come whole is not counted."""
+        """What states take of that room: whole ones, and one for padding; with drafting those of each step, too."""
         each = between(self.states, first, end)
         if not each:
             return 0.0
-        return (
-            (self.alone + (self.alone + 1) * self.verified) * each
-            if self.alone
-            else room * self.ratio / (1 + self.ratio)
-        )
+        if self.alone:
+            return (self.alone + (self.alone + 1) * self.verified) * each
+        part, steps = room * self.ratio / (1 + self.ratio), self.verified
+        count = int((part - each * (1 + steps)) // (each * (1 + steps / _STATES_OF_A_REQUEST)))
+        requests = count // _STATES_OF_A_REQUEST
+        return max(0, count + 1 + (requests + 1) * steps) * each
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:
         """What the states leave; none where the states of one request do not fit."""

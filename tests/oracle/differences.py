@@ -13,6 +13,7 @@ NO_ANSWER = (
 DeepGEMM that needs a card."""
 
 _SHORT = "NVFP4 quantization requires the following fields in hf_quant_config.json: ['group_size', 'exclude_modules']"
+_SHORT_TOO = "Cannot find 'quant_algo' in the model's quantization config."
 REFUSED: dict[EngineName, dict[str, str]] = {
     "vllm": {
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT,
@@ -24,6 +25,8 @@ REFUSED: dict[EngineName, dict[str, str]] = {
     "sglang": {
         "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "'NemotronHConfig' object has no attribute "
         "'quantization_config'",
+        "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT_TOO,
+        "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": _SHORT_TOO,
     },
 }
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""

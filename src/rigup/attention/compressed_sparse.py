@@ -17,9 +17,11 @@ _SCALE_BYTES = 4
 _FP8_GROUP = 64
 _INDEX_GROUP = 128
 _FLOAT_BYTES = 4
-# Of vLLM's pages.
+# Of vLLM's and SGLang's pages.
 _ALIGNMENT = 576
 _WINDOW_TOKENS, _ENTRY_TOKENS, _STATE_TOKENS = 64, 256, 8
+# Of SGLang's pages, with as many tokens as vLLM's entries: rows that overlapping compression remembers, values of one.
+_REMEMBERED_ROWS, _ROW_VALUES = 8, 4
 
 
 class CompressedSparse(AttentionClass):
@@ -58,6 +60,8 @@ class CompressedSparse(AttentionClass):
 
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """The window, the entries, the indexer's keys and the compressor's state; none of them is cut."""
+        if storage.engine == "sglang":
+            return self._in_sglang(self._entry(storage))
         entry = self._entry(storage)
         kept = [LayerCache(entry, window=self.window)]
         if not self.ratio:
@@ -75,6 +79,30 @@ class CompressedSparse(AttentionClass):
             kept.append(LayerCache(key / self.ratio, self.ratio))
             state += rows * self.index_dim * _FLOAT_BYTES
         return (*kept, LayerCache(state_bytes=state)) if state else tuple(kept)
+
+    def _in_sglang(self, entry: float) -> tuple[LayerCache, ...]:
+        """What SGLang keeps, in pages whose sizes are whole units of its alignment.
+
+        Source: SGLang 0.5.23 model_executor/pool_configurator.py, DSV4PoolConfigurator, and
+        mem_cache/deepseek_v4_memory_pool.py: what the compressor remembers lies beside the window where entries
+        overlap, else with each request.
+        """
+        window = _aligned(_ENTRY_TOKENS * entry) / _ENTRY_TOKENS
+        if not self.ratio:
+            return (LayerCache(window, window=self.window),)
+        if self.index_dim:
+            row = _ROW_VALUES * (self.head_dim + self.index_dim) * _FLOAT_BYTES
+            window += _REMEMBERED_ROWS / _ENTRY_TOKENS * row
+        kept = [LayerCache(window, window=self.window)]
+        if not self.shared:
+            slots = max(1, _ENTRY_TOKENS // self.ratio)
+            kept.append(LayerCache(_aligned(slots * entry) / slots / self.ratio, self.ratio))
+        if self.index_dim:
+            key = self.index_dim + _SCALE_BYTES * -(-self.index_dim // _INDEX_GROUP)
+            kept.append(LayerCache(key / self.ratio, self.ratio))
+        elif not self.shared:
+            kept.append(LayerCache(state_bytes=2 * self.ratio * self.head_dim * _FLOAT_BYTES))
+        return tuple(kept)
 
     def pages(self, storage: Storage) -> tuple[Page, ...]:
         """vLLM's, each in whole units of its alignment.

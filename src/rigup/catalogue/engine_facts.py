@@ -17,12 +17,18 @@ class FormatSupport(Ranged):
 
     minimum: the lowest compute capability that it runs on; "0.0" means that a CPU is enough.
     native: the lowest one whose tensor cores compute in the format. fallback: what happens below that, and its cost.
+    methods: only checkpoints that one of these methods has quantised; () for all that no row before it is about.
     """
 
     format: WeightFormat
+    methods: tuple[str, ...] = ()
     minimum: Capability
     native: Capability
     fallback: str = ""
+
+    def covers(self, weight_format: str, method: str) -> bool:
+        """Whether it is about weights in this format that this method has quantised."""
+        return self.format == weight_format and (not self.methods or method in self.methods)
 
     def runs_on(self, capability: str) -> bool:
         """Whether the format works on a GPU of this compute capability at all."""

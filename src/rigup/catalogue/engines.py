@@ -93,10 +93,13 @@ class EngineVersion(EngineRelease):
         """Whether this is the given release or a later one."""
         return self.key >= version_key(version)
 
-    def support(self, scheme: str) -> FormatSupport | None:
-        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"); None if it cannot."""
+    def support(self, scheme: str, method: str = "") -> FormatSupport | None:
+        """How it reads weights of a scheme ("nvfp4", "fp8_block128", "int4_g32"); None if it cannot.
+
+        method: of quantisation, as the engine names it, where one has a row of its own.
+        """
         weight_format = scheme.partition("_")[0]
-        return next((known for known in self.formats if known.format == weight_format), None)
+        return next((known for known in self.formats if known.covers(weight_format, method)), None)
 
     def repacks(self, scheme: str, capability: str, architecture: str | None = None) -> Repacking:
         """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; most stay as stored."""

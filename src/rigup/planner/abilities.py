@@ -93,4 +93,5 @@ def loads(checkpoint: CheckpointEntry, release: EngineVersion) -> bool:
     """Whether that release of an engine loads that checkpoint at all, provided that it has the model."""
     engines = checkpoint.minimum_versions
     known = engines is None or release.engine in engines
-    return known and release.reads_format(checkpoint) and release.support(checkpoint.scheme) is not None
+    reads = release.support(checkpoint.scheme, checkpoint.method) is not None
+    return known and reads and release.reads_format(checkpoint)

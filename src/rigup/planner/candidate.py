@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rigup.attention.attention_class import Storage
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.catalogue.engine_facts import OwnCacheType
+from rigup.catalogue.engine_facts import FormatSupport, OwnCacheType
 from rigup.catalogue.model import Model
 from rigup.catalogue.option_names import PARSER_OPTIONS, known_options, known_values, known_variables
 from rigup.catalogue.overheads import MeasuredOverhead, measured_overhead
@@ -153,6 +153,11 @@ class Candidate:
     def own_cache_type(self) -> OwnCacheType | None:
         """The KV cache type that the engine takes by itself; None for the model's own."""
         return self.release.own_cache_type(self.architecture, self.gpus)
+
+    @property
+    def format_support(self) -> FormatSupport | None:
+        """How the engine reads the checkpoint's weights; None if it cannot."""
+        return self.release.support(self.checkpoint.scheme, self.checkpoint.method)
 
     @property
     def storage(self) -> Storage:

@@ -144,7 +144,7 @@ def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
 
 def _is_native(candidate: Candidate) -> bool:
     """Whether the GPUs compute in the checkpoint's format; otherwise the engine converts the weights on the fly."""
-    support = candidate.release.support(candidate.checkpoint.scheme)
+    support = candidate.format_support
     return support is None or all(support.native_on(capability) for capability in candidate.capabilities)
 
 

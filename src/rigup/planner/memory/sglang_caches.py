@@ -23,6 +23,9 @@ from rigup.planner.memory.vllm_caches import TokenPool
 
 STATE_RATIO, STATE_RATIO_OPTION = 0.9, "--mamba-full-memory-ratio"
 WINDOW_RATIO, WINDOW_RATIO_OPTION = 0.8, "--swa-full-tokens-ratio"
+# Of compressed attention: arg_groups/overrides.py. Each request has a state, and there are three more:
+# DSV4PoolConfigurator, _get_c128_state_fixed_bytes.
+_COMPRESSED, _COMPRESSED_WINDOW_RATIO, _COMPRESSED_STATES_MORE = "compressed_sparse", 0.1, 3
 _MOST_RATIO = 1000
 _NO_RADIX = "--disable-radix-cache"
 # MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO of kv_cache_configurator.py: its own and two that are remembered.
@@ -37,9 +40,12 @@ def sglang_pool(candidate: Candidate, draft: Draft | None = None, drafts: tuple[
     Each token of a step that is verified has a state of its own: SGLang 0.5.23 _handle_max_mamba_cache.
     """
     flags = candidate.service.flags
-    alone = candidate.sequences if flags.get(_NO_RADIX) else 0
+    compressed = any(entry.kind == _COMPRESSED for entry in candidate.model.attention)
+    alone = candidate.sequences if compressed or flags.get(_NO_RADIX) else 0
+    alone += _COMPRESSED_STATES_MORE if compressed else 0
     states = positive_number(flags.get(STATE_RATIO_OPTION), _MOST_RATIO) or STATE_RATIO
-    windows = positive_number(flags.get(WINDOW_RATIO_OPTION), _MOST_RATIO) or WINDOW_RATIO
+    windows = positive_number(flags.get(WINDOW_RATIO_OPTION), _MOST_RATIO)
+    windows = windows or (_COMPRESSED_WINDOW_RATIO if compressed else WINDOW_RATIO)
     own, verified = draft is not None and draft.model is not None, draft.tokens + 1 if draft else 0
     return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, states, windows)
 

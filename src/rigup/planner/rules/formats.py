@@ -23,7 +23,7 @@ SCHEME_NAMES = {
 def weight_format(candidate: Candidate) -> Iterator[Complaint]:
     """The engine must be able to read the checkpoint's weights."""
     scheme = candidate.checkpoint.scheme
-    if candidate.release.support(scheme) is not None:
+    if candidate.format_support is not None:
         return
     if scheme == "gguf":
         yield f"{engine_name(candidate)} cannot serve {candidate.model.name} from GGUF", "GGUF is llama.cpp's format"
@@ -74,7 +74,7 @@ def _has(release: EngineVersion, method: str) -> bool:
 @refuses("compute-capability", "get_min_capability of each quantisation in the engine's wheel, per version")
 def minimum_capability(candidate: Candidate) -> Iterator[Complaint]:
     """Every GPU must have the compute capability that the engine requires for the weights' format."""
-    support = candidate.release.support(candidate.checkpoint.scheme)
+    support = candidate.format_support
     lacking = {known for known in candidate.capabilities if support and not support.runs_on(known)}
     if support and lacking:
         yield (
@@ -103,7 +103,7 @@ def cuda_capability(candidate: Candidate) -> Iterator[Complaint]:
 @warns("format-fallback", "capability checks and Marlin fallbacks in the engine's wheel, per version")
 def format_fallback(candidate: Candidate) -> Iterator[Complaint]:
     """Weights in a format that the cards cannot compute in are converted on the fly."""
-    support = candidate.release.support(candidate.checkpoint.scheme)
+    support = candidate.format_support
     converted = {known for known in candidate.capabilities if support and not support.native_on(known)}
     if support and support.fallback and converted and not any(minimum_capability(candidate)):
         scheme = _format(candidate.checkpoint.scheme)

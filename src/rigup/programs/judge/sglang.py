@@ -10,6 +10,7 @@ built, so that weights are not told; what the configurator asks of it stands in 
 from __future__ import annotations
 
 import os
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,18 +48,21 @@ def cache_of(server_args: Any, cache_mib: float) -> dict[str, Any]:
     from sglang.srt.configs.model_config import AttentionArch, ModelConfig
     from sglang.srt.distributed.utils import get_pp_indices
     from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
-    from sglang.srt.model_loader.loader import _get_quantization_config
+    from sglang.srt.model_loader.loader import _get_quantization_config, get_model_architecture
     from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
 
     KVCacheConfigurator._apply_token_constraints = lambda self, tokens: tokens  # which asks the other stages
     publish(server_args, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
     config = ModelConfig.from_server_args(server_args)
     weights = _get_quantization_config(config, LoadConfig())
+    window = getattr(get_model_architecture(config)[0], "get_attention_sliding_window_size", None)
     stages = get_parallel().pp_size
     found = []
     for stage in range(stages):
         first, end = get_pp_indices(config.num_hidden_layers, stage, stages)
-        model = SimpleNamespace(start_layer=first, end_layer=end, quant_config=weights)
+        model = SimpleNamespace(start_layer=first, end_layer=end, quant_config=weights, config=config.hf_config)
+        if window:
+            model.get_attention_sliding_window_size = partial(window, model)
         pools = _configurator(server_args, config, model, AttentionArch)
         found.append(_divided(pools, cache_mib))
     return min(found, key=lambda divided: int(divided["tokens"]))
@@ -69,6 +73,7 @@ def _configurator(server_args: Any, config: Any, model: Any, architectures: Any)
     from sglang.srt.mem_cache.kv_cache_configurator import KVCacheConfigurator
     from sglang.srt.mem_cache.kv_cache_dtype import configure_kv_cache_dtype
     from sglang.srt.model_executor.model_runner_components.layer_setup import resolve_layer_indices
+    from sglang.srt.model_executor.model_runner_components.load_model_utils import resolve_sliding_window_size
     from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import (
         resolve_spec_aux_hidden_state_config,
     )
@@ -97,7 +102,7 @@ def _configurator(server_args: Any, config: Any, model: Any, architectures: Any)
         kv_cache_dtype_str=name or get_model().kv_cache_dtype,
         model_dtype=config.dtype,
         page_size=get_schedule().page_size,
-        sliding_window_size=config.sliding_window_size,
+        sliding_window_size=resolve_sliding_window_size(model, config),
         spec_algorithm=algorithm,
         is_draft_worker=False,
         post_capture_kv_active=False,

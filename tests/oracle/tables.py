@@ -15,7 +15,7 @@ NONE_FOUND = "No valid attention backend found"
 # How far an answer must have come to name all kernels.
 BUILT: dict[EngineName, tuple[str, ...]] = {
     "vllm": ("weights", "cache", "graphs", "ready"),
-    "sglang": ("configuration",),
+    "sglang": ("configuration", "cache"),
 }
 PARTS = ("attention", "linear", "experts", "sampling")
 

@@ -23,8 +23,8 @@ STALE = "these plans, or the judge, have changed: python -m tests.oracle.ask ENV
 FEW = 0.05
 """The part of the plans that may differ, for a reason that is listed."""
 NOTHING = "no engine says this"
-TYPES = {"bf16": "bfloat16", "fp8": "float8_e4m3fn"}
-"""Of torch, by the plan's name of a KV cache type."""
+TYPES = {"bf16": ("bfloat16", "float16"), "fp8": ("float8_e4m3fn",)}
+"""Of torch, by the plan's name of a KV cache type; some stored configurations do not say which of 16 bits."""
 COMPLETE = {"vllm": ("graphs", "ready"), "sglang": ("cache",)}
 
 
@@ -96,10 +96,12 @@ def test_sglang_takes_every_plan_with_as_many_tokens_of_the_type(release: str) -
     assert len(found) >= ENOUGH, LITTLE
     assert refused(found, "sglang") == set()
     assert {name: f"{by:+.2%}" for name, by in off_by(found).items() if abs(by) > MOST_OFF} == {}
-    kept = {
-        pair.name: (row["cache"]["type"], TYPES[str(pair.plan.kv_cache_type)]) for pair, row in found if "cache" in row
+    other = {
+        pair.name: row["cache"]["type"]
+        for pair, row in found
+        if "cache" in row and row["cache"]["type"] not in TYPES[str(pair.plan.kv_cache_type)]
     }
-    assert {name: types for name, types in kept.items() if types[0] != types[1]} == {}
+    assert other == {}
 
 
 @pytest.mark.parametrize("release", RELEASES["vllm"])

@@ -101,11 +101,9 @@ def test_llama_cpp_keeps_both_states_in_f32() -> None:
     assert 4 * 48 * state == 598.5 * 2**20
 
 
-def test_an_index_that_is_shared_is_kept_by_sglang_alone() -> None:
-    shared = example("latent_indexed", index_shared=True)
-    assert kept(shared, "llama.cpp", "f16") == (1152, 0)
-    assert kept(shared, "vllm", "bf16") == (1152, 0)
-    assert kept(shared, "sglang", "bf16") == (1284, 0)
+@pytest.mark.parametrize(("engine", "cache"), [("llama.cpp", "f16"), ("vllm", "bf16"), ("sglang", "bf16")])
+def test_an_index_that_is_shared_is_kept_once(engine: EngineName, cache: str) -> None:
+    assert kept(example("latent_indexed", index_shared=True), engine, cache) == (1152, 0)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

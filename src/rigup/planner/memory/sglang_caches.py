@@ -2,7 +2,7 @@
 
 Sources: SGLang 0.5.23 mem_cache/kv_cache_configurator.py (_handle_max_mamba_cache: states take
 mamba_full_memory_ratio / (1 + it) of what is left, or as many as requests run where the radix cache is off;
-_calculate_mamba_ratio: three states a request with it), model_executor/pool_configurator.py (sliding
+_calculate_mamba_ratio: five states a request with it), model_executor/pool_configurator.py (sliding
 layers keep swa_full_tokens_ratio tokens for each of the full layers). Measured: 535,124 tokens of
 Qwen3.8-27B beside 32 states, 1,496,958 of MiMo-V2-Flash with a ratio of 1.
 """
@@ -28,8 +28,8 @@ WINDOW_RATIO, WINDOW_RATIO_OPTION = 0.8, "--swa-full-tokens-ratio"
 _COMPRESSED, _COMPRESSED_WINDOW_RATIO, _COMPRESSED_STATES_MORE = "compressed_sparse", 0.1, 3
 _MOST_RATIO = 1000
 _NO_RADIX = "--disable-radix-cache"
-# MAMBA_CACHE_SIZE_MAX_RUNNING_REQUESTS_RATIO of kv_cache_configurator.py: its own and two that are remembered.
-_STATES_OF_A_REQUEST = 3
+# _calculate_mamba_ratio of kv_cache_configurator.py, with the buffers that steps in flight have by default.
+_STATES_OF_A_REQUEST = 5
 
 
 def sglang_pool(candidate: Candidate, draft: Draft | None = None, drafts: tuple[Attention, ...] = ()) -> CachePool:
@@ -47,7 +47,8 @@ def sglang_pool(candidate: Candidate, draft: Draft | None = None, drafts: tuple[
     windows = positive_number(flags.get(WINDOW_RATIO_OPTION), _MOST_RATIO)
     windows = windows or (_COMPRESSED_WINDOW_RATIO if compressed else WINDOW_RATIO)
     own, verified = draft is not None and draft.model is not None, draft.tokens + 1 if draft else 0
-    return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, states, windows)
+    most = candidate.sequences
+    return _pool(candidate.model, candidate.storage, drafts, own, verified, alone, most, states, windows)
 
 
 @lru_cache(maxsize=1024)
@@ -58,6 +59,7 @@ def _pool(
     own: bool,
     verified: int,
     alone: int,
+    most: int,
     state_ratio: float,
     window_ratio: float,
 ) -> CachePool:
@@ -71,7 +73,7 @@ def _pool(
         return TokenPool(_averaged(model, layer_token_bytes(model, storage, drafts), own))
     tokens = _averaged(model, tuple(sum(_kept(cache, window_ratio) for cache in kept) for kept in layers), own)
     states = tuple(sum(cache.state_bytes for cache in kept) for kept in layers)
-    return StatePool(tokens, states, alone, state_ratio, verified)
+    return StatePool(tokens, states, alone, state_ratio, verified, most)
 
 
 def _averaged(model: Model, layers: tuple[float, ...], own: bool) -> tuple[float, ...]:
@@ -90,7 +92,7 @@ def _kept(cache: LayerCache, window_ratio: float) -> float:
 class StatePool:
     """layers, states: bytes of a token and of a state in each layer. alone: the number of states, 0 for a ratio.
 
-    verified: tokens of a step that are verified together, 0 without drafting.
+    verified: tokens of a step that are verified together, 0 without drafting. most: requests that run at once.
     """
 
     layers: tuple[float, ...]
@@ -98,13 +100,17 @@ class StatePool:
     alone: int
     ratio: float
     verified: int = 0
+    most: int = 1
 
     def _least(self) -> int:
         """States of one request: its own, those that are remembered, and those of a step and of the row for padding."""
         return _STATES_OF_A_REQUEST + (1 + 2 * self.verified if self.verified else 0)
 
     def _state_bytes(self, room: float, first: int, end: int) -> float:
-        """What states take of that room: whole ones, and one for padding; with drafting those of each step, too."""
+        """What states take of that room: whole ones, and one for padding; with drafting those of each step, too.
+
+        How many there are is reckoned for all requests that states allow, what they take for those that run.
+        """
         each = between(self.states, first, end)
         if not each:
             return 0.0
@@ -112,7 +118,7 @@ class StatePool:
             return (self.alone + (self.alone + 1) * self.verified) * each
         part, steps = room * self.ratio / (1 + self.ratio), self.verified
         count = int((part - each * (1 + steps)) // (each * (1 + steps / _STATES_OF_A_REQUEST)))
-        requests = count // _STATES_OF_A_REQUEST
+        requests = min(self.most, count // _STATES_OF_A_REQUEST)
         return max(0, count + 1 + (requests + 1) * steps) * each
 
     def tokens(self, room: float, first: int, end: int, context: int) -> int:

@@ -214,9 +214,17 @@ def case_of(plan: Plan, cards: list[ProbedGpu], free_mib: int | None) -> dict[st
         "gpus": len(cards),
         "environment": {name: value for name, value in plan.environment.items() if name not in (VISIBLE, *_KEPT)},
         "arguments": list(plan.command[given + 1 :]),
-        "beside_mib": max(row.overhead_mib for row in plan.memory) - (least.memory_reserved_mib or 0),
+        **_room(plan, least.memory_reserved_mib or 0),
         "words": f"{WORDS}|{USAGE}",
     }
+
+
+def _room(plan: Plan, reserved_mib: int) -> dict[str, int]:
+    """What the plan has for the cache, or what it counts beside cache and weights, for a judge that weighs these."""
+    assert plan.build is not None
+    if plan.build.engine in judge.WEIGHING:
+        return {"beside_mib": max(row.overhead_mib for row in plan.memory) - reserved_mib}
+    return {"cache_mib": max(row.kv_cache_mib for row in plan.memory)}
 
 
 def _engine(plan: Plan) -> str:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rigup.errors import HostFailed
 from rigup.facts.gpus import ProbedGpu
 from rigup.facts.judgement import Judgement
-from rigup.operations.judgement import can_judge, case_of, refusal, text_of
+from rigup.facts.probe import Probe
+from rigup.operations import judgement
+from rigup.operations.judgement import FileSource, can_judge, case_of, refusal, text_of
 from rigup.plan import Plan
 from rigup.programs import judge
 from tests.unit.planner.asking import decided
@@ -42,6 +45,13 @@ def test_the_case_has_the_command_and_the_cards_as_they_are(plan: Plan) -> None:
     assert case["gpus"] == 4
     assert case["arguments"] == list(plan.command[3:])
     assert case["beside_mib"] == plan.memory[0].overhead_mib - 500
+
+
+def test_a_judge_that_does_not_weigh_is_told_the_cache() -> None:
+    plan = decided("4x H100 SXM", {"model": "MiniMax-M2.5", "engine": "sglang"})
+    case = case_of(plan, CARDS, None)
+    assert "beside_mib" not in case
+    assert case["cache_mib"] == plan.memory[0].kv_cache_mib
 
 
 def test_what_is_free_is_at_most_what_a_card_has(plan: Plan) -> None:
@@ -82,6 +92,36 @@ def test_a_sentence_says_what_the_engine_counts(plan: Plan) -> None:
     assert " takes the plan: 2.0 GiB of weights on a GPU; 12,345 tokens of KV cache (planned: " in text
     assert text.endswith("; attention FLASH_ATTN")
     assert "could not be asked about the plan: OSError: x" in text_of(plan, Judgement(failed="OSError: x"))
+
+
+class NamedHost:
+    """Stands for a connected host, of which only the name is asked."""
+
+    name = "gpu1"
+
+
+def carried_out(monkeypatch: pytest.MonkeyPatch, plan: Plan, said: Judgement) -> list[str]:
+    """What the run says of a plan about which its engine says this."""
+    logged: list[str] = []
+    monkeypatch.setattr(judgement, "read_probe", lambda host: Probe())
+    monkeypatch.setattr(judgement, "ask", lambda *arguments: said)
+    monkeypatch.setattr(judgement, "report", lambda progress: logged.append(progress.text))
+    judgement._judge(NamedHost(), plan, "vllm-0.33.0-0", lambda probe: None, FileSource("http://hub"))  # type: ignore[arg-type]
+    return logged
+
+
+def test_a_refusal_ends_the_run_unless_the_service_allows_it(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    said = Judgement(refusal="no such backend")
+    with pytest.raises(HostFailed, match=f"gpu1: vllm 0.33.0 refuses {plan.service.name}: no such backend"):
+        carried_out(monkeypatch, plan, said)
+    service = plan.service.model_copy(update={"allow": ("engine-judgement",)})
+    (text,) = carried_out(monkeypatch, plan.model_copy(update={"service": service}), said)
+    assert text.endswith("refuses the plan, which allow has started all the same: no such backend")
+
+
+def test_a_judge_that_fails_is_a_note(monkeypatch: pytest.MonkeyPatch, plan: Plan) -> None:
+    (text,) = carried_out(monkeypatch, plan, Judgement(failed="ImportError: moved"))
+    assert text.endswith("could not be asked about the plan: ImportError: moved")
 
 
 def test_python_imports_the_judges_from_their_archive(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import zipfile
 from pathlib import Path
 
 ENGINES = ("vllm", "sglang")
+WEIGHING = ("vllm",)
+"""Those that build the model, and so know what it leaves for the cache. The others are told."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

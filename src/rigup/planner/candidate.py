@@ -217,12 +217,13 @@ class Candidate:
         memory = [gpu.memory_mib or (self.rig.host_memory_gib or 0.0) * 1024 for gpu in self.gpus]
         verified = 1 + (self.draft.tokens if self.draft else 0)
         parallel, sequences = self.parallel, 0 if self.eager else self.sequences * verified
+        joined = expert_ranks(self.engine.name, parallel.tensor, parallel.data if self.model.experts else 1)
         standard = standard_runtime(
             self.engine.name,
             self.version,
             self.model,
-            parallel.tensor,
-            parallel.tensor * parallel.pipeline,
+            joined,
+            joined * parallel.pipeline,
             sequences,
             max(memory, default=0.0) * MIB,
         )

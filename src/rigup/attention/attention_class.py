@@ -61,6 +61,16 @@ class Page(NamedTuple):
     window: int | None = None
 
 
+class OwnMask(NamedTuple):
+    """The view of the attention mask that a layer of llama.cpp takes for itself, each GPU having its own copy.
+
+    bytes: of a token of the step and a cell. made: a GPU makes the mask, the first one, which needs no copy.
+    """
+
+    bytes: int = 0
+    made: bool = False
+
+
 class AttentionClass(Frozen):
     """Layers of a model that are equal in what they keep. A subclass has `kind`, a literal with its own default."""
 
@@ -92,6 +102,23 @@ class AttentionClass(Frozen):
     def scores_tokens(self) -> bool:
         """Whether an indexer scores every token of the context to pick some."""
         return False
+
+    @property
+    def folds(self) -> bool:
+        """Whether it folds a sequence into a state."""
+        return False
+
+    def step_bytes(self, copies: int) -> int:
+        """Bytes that an indexer's step takes of a GPU in llama.cpp for a token and a cell, beside the attention mask.
+
+        copies: of the step's inputs.
+        """
+        return 2 * copies + 2 if self.scores_tokens else 0
+
+    @property
+    def own_mask(self) -> OwnMask:
+        """That of each layer; nothing where all layers share one."""
+        return OwnMask()
 
     @property
     def step_is_known(self) -> bool:

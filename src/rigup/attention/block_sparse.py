@@ -3,12 +3,13 @@
 Source: vLLM 0.33.0 models/minimax_m3/common/indexer.py: one head of index keys on every rank (num_kv_heads=1), in bf16
 whatever the cache is in (config/attention.py: indexer_kv_dtype "auto"). SGLang 0.5.23 mem_cache/memory_pool.py,
 MiniMaxSparseKVPool. llama.cpp b11434 src/llama-kv-cache-msa.cpp: an index key and a value of one KV head, which
-nothing reads, both in the cache's type.
+nothing reads, both in the cache's type; models/minimax-m3.cpp: masks by position, scores and masks of each group in
+float32, and a view of the mask for each layer.
 """
 
 from typing import Literal
 
-from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, Storage
+from rigup.attention.attention_class import MODEL_BYTES, Count, LayerCache, OwnMask, Storage
 from rigup.attention.full import GroupedHeads
 
 
@@ -29,6 +30,15 @@ class BlockSparse(GroupedHeads):
     def scores_tokens(self) -> bool:
         """An indexer picks them."""
         return True
+
+    def step_bytes(self, copies: int) -> int:
+        """A mask by position and the attention mask in float32, and one of each group."""
+        return 4 * (copies + 2) + 4 * self.kv_heads
+
+    @property
+    def own_mask(self) -> OwnMask:
+        """In float32."""
+        return OwnMask(4, made=True)
 
     @property
     def shape(self) -> str:

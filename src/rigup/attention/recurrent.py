@@ -31,6 +31,11 @@ class Recurrent(AttentionClass):
     def convolved(self, tensor: int) -> int:
         """Channels that the convolution runs over on one rank."""
 
+    @property
+    def folds(self) -> bool:
+        """Into matrices."""
+        return True
+
     def caches(self, storage: Storage) -> tuple[LayerCache, ...]:
         """One state a sequence, cut by tensor parallelism like the heads."""
         ggml = storage.engine == "llama.cpp"

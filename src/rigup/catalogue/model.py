@@ -34,6 +34,7 @@ class Model(Frozen):
     parsers: of its tool calls and reasoning, by engine. parsers_assumed: they are those of the other models of its
     class, and nothing says so of it.
     layers, hidden, vocab: as in the model's config. attention: what each layer keeps of a sequence; each layer once.
+    residual_streams: how many hyper-connections mix, each `hidden` wide.
     mtp_attention: the same of built-in draft layers, numbered from 0 on as well.
     context: the longest position that the model supports, in tokens.
     experts, experts_per_token, expert_intermediate, shared_experts: the mixture of experts; `experts` 0 is a
@@ -52,6 +53,7 @@ class Model(Frozen):
     gguf_architecture: str = ""
     layers: Annotated[int, Field(ge=1, le=MOST_LAYERS)]
     hidden: Size
+    residual_streams: Size = 1
     attention: tuple[Attention, ...]
     mtp_attention: tuple[Attention, ...] = ()
     vocab: Size

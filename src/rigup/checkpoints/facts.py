@@ -94,6 +94,7 @@ def model_of(
         **identity,
         "layers": text.layers,
         "hidden": text.hidden,
+        "residual_streams": text.number("hc_mult", default=1),
         "attention": read_layers(text),
         "mtp_attention": read_draft_layers(text),
         "vocab": text.number("vocab_size"),

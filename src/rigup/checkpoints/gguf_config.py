@@ -31,6 +31,7 @@ KEYS = {
     "attention.q_lora_rank": "q_lora_rank",
     "attention.indexer.head_count": "index_n_heads",
     "attention.indexer.key_length": "index_head_dim",
+    "hyper_connection.count": "hc_mult",
     "full_attention_interval": "full_attention_interval",
     "nextn_predict_layers": "num_nextn_predict_layers",
 }

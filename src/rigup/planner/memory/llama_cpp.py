@@ -24,6 +24,7 @@ from rigup.planner.memory.overhead import (
     UNIFIED_MEMORY_RESERVE,
     llama_cpp_compute,
     llama_cpp_logits,
+    llama_cpp_own_masks,
 )
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.usage import Placement
@@ -68,9 +69,17 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     # Without the part of its experts that is on the host.
     shares = candidate.host_expert_shares
     layers = [layer.total - share * layer.experts for layer, share in zip(weights.layers, shares, strict=True)]
-    counts = partition([layer + cache for layer, cache in zip(layers, caches, strict=True)], free)
+    first_makes = any(entry.own_mask.made for entry in model.attention)
+    masks: Sequence[float] = [0.0] * len(layers)
+    if len(rooms) > 1 or not first_makes:
+        masks = llama_cpp_own_masks(model, tokens, copies, candidate.batched_tokens)
+    taken = [cache + mask for cache, mask in zip(caches, masks, strict=True)]
+    counts = partition([layer + each for layer, each in zip(layers, taken, strict=True)], free)
     if counts is None:
-        return _lacking(layers, caches, free)
+        return _lacking(layers, taken, free)
+    ends = list(accumulate(counts))
+    for gpu in range(int(first_makes), len(counts)):
+        overheads[gpu] += sum(masks[ends[gpu] - counts[gpu] : ends[gpu]])
     gpus = _usage(counts, layers, caches, overheads, (output, draft.cache), rooms)
     host = LLAMA_CPP_HOST + weights.embedding + draft.embedding
     host += weights.experts_on_host(candidate.host_expert_shares)
@@ -134,7 +143,7 @@ def _expert_copies(candidate: Candidate, weights: Weights) -> float:
     """
     if not candidate.copies_experts or candidate.batched_tokens < _LEAST_OFFLOADED:
         return 0.0
-    return weights.expert_copies(candidate.host_expert_shares)
+    return weights.expert_copies(candidate.host_expert_shares, any(entry.folds for entry in candidate.model.attention))
 
 
 def _on_hosts(

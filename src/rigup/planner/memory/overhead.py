@@ -110,18 +110,25 @@ def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, copi
     """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits and copies of experts.
 
     copies: of a step's inputs, PIPELINE_COPIES where steps are pipelined, else 1. The attention mask in float16, a copy
-    for each of them and one more; where an indexer scores the tokens, its own mask and scores in float32; quantised K
-    and V turned into float16 for the flash-attention kernels; the activations of one micro-batch.
+    for each of them and one more; where an indexer scores the tokens, its masks and scores; quantised K and V turned
+    into float16 for the flash-attention kernels; the activations of one micro-batch.
     """
-    cell = 2 * copies + 2
-    if any(entry.scores_tokens for entry in model.attention):
-        cell += 2 * copies + 2
+    cell = 2 * copies + 2 + max(entry.step_bytes(copies) for entry in model.attention)
     converted = max(layer_token_bytes(model, Storage("llama.cpp", "f16")))
     conversion = 0 if kv_cache_type in ("f16", "bf16") else converted * context_total
     width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
-    # The residual stream and the embeddings are inputs of a pipelined step.
-    width += 2 * copies * model.hidden if copies > 1 else 0
-    return micro_batch * context_total * cell + conversion + 4.0 * micro_batch * (width + 6 * model.hidden)
+    streams = model.residual_streams
+    # The residual stream and the embeddings are inputs of a pipelined step; of several streams each is one, too.
+    width += (2 if streams == 1 else 4) * copies * streams * model.hidden if copies > 1 else 0
+    width += (6 if streams == 1 else 9) * streams * model.hidden
+    return micro_batch * context_total * cell + conversion + 4.0 * micro_batch * width
+
+
+@lru_cache(maxsize=4096)
+def llama_cpp_own_masks(model: Model, context_total: int, copies: int, micro_batch: int) -> tuple[float, ...]:
+    """Bytes of the views of the mask that each layer takes on a GPU. Where the first makes them: on all others."""
+    taken = {number: entry.own_mask.bytes for entry in model.attention for number in entry.layers}
+    return tuple(float(taken[number] * copies * micro_batch * context_total) for number in range(model.layers))
 
 
 def llama_cpp_logits(model: Model, tokens: int) -> float:

@@ -19,8 +19,6 @@ from rigup.errors import InputError
 from rigup.tensor_bytes import LayerTensors, TensorBytes
 
 _ROUTER_BYTES = 4
-# Biases of experts, as a part of a matrix: more than gpt-oss's 0.1 %, less than what two types differ by.
-_BIASES = 0.01
 _SCHEME_BITS = {
     "bf16": 16.0,
     "fp8_block128": 8.0,
@@ -52,10 +50,6 @@ class LayerWeights(NamedTuple):
         """The whole layer."""
         return self.attention + self.key_value + self.whole + self.dense + self.experts
 
-    def has_equal_matrices(self, size: float) -> bool:
-        """Whether each matrix of its experts takes `size` bytes; biases beside them are far less than one."""
-        return self.expert_matrix == size and self.experts % size < _BIASES * size
-
 
 class Weights(NamedTuple):
     """Bytes of one checkpoint by place. head is 0 where it is tied to the embeddings.
@@ -85,11 +79,12 @@ class Weights(NamedTuple):
             return 0.0
         return sum(share * layer.experts for layer, share in zip(self.layers, shares, strict=True))
 
-    def expert_copies(self, shares: Sequence[float]) -> float:
+    def expert_copies(self, shares: Sequence[float], folds: bool = False) -> float:
         """What llama.cpp holds of experts in host memory while a GPU computes them. shares: as for experts_on_host.
 
-        It copies one matrix after another. Of equal matrices each takes the place of the one before; a larger one may
-        find that place broken up, and takes another: Qwen3.5 in Q4_K_M holds two of the largest (3,360 of 3,472 MiB).
+        It copies one matrix after another, into the place of the one before. folds: layers that fold sequences into
+        states have broken that place up, so that two of the largest are held (Qwen3.5 in Q4_K_M: 3,360 of 3,448 MiB;
+        Kimi K3 and Nemotron 3 as well), and no other model holds more than one in any plan that was asked about.
         All experts of a layer where the matrices are not known. Source: llama.cpp b11434, ggml/src/ggml-backend.cpp, a
         split for each weight, and ggml/src/ggml-alloc.c, best fit; sizes of compute buffers (docs/memory.md).
         """
@@ -97,7 +92,7 @@ class Weights(NamedTuple):
         largest = max((layer.expert_matrix for layer in moved), default=0.0)
         if not all(layer.expert_matrix for layer in moved):
             return max(largest, *(layer.experts for layer in moved))
-        return largest if all(layer.has_equal_matrices(largest) for layer in moved) else 2 * largest
+        return 2 * largest if folds else largest
 
 
 class Growth(NamedTuple):

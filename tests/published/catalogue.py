@@ -583,7 +583,8 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     config = Config(entry["config"], published.config)
     layers, tied = layers_of(entry), is_tied(config)
     quant, _, kind = quant.partition("=")
-    tensors = list(gguf_tensors(SHAPES[published.shapes], layers, kind or quant, tied, published.experts))
+    kept = KEPT.get(published.gguf_architecture, {})
+    tensors = list(gguf_tensors(SHAPES[published.shapes], layers, kind or quant, tied, published.experts, kept))
     sums = sums_of(published.gguf, tensors, layers, Gguf(), tied=False)
     table = tensor_bytes(sums)
     mix = f"{kind or quant}, experts in {published.experts}," if published.experts else kind or quant
@@ -596,16 +597,32 @@ def gguf(published: Published, quant: str) -> CheckpointEntry:
     return completed(replace(published, draft=0), published.gguf, found, how)
 
 
+# Matrices that llama-quantize leaves as the converter wrote them, in BF16, and that it gives Q8_0 in any mix: those of
+# GLM-5.3-Flash. Source: src/llama-quant.cpp of b11434, tensor_allows_quantization and llama_tensor_get_type.
+KEPT = {
+    "glm5-next": {
+        "BF16": r"\.(kv_a_proj_with_mqa|kv_b_proj|[fg]_[ab]_proj|b_proj|wq_b|wk|weights_proj)\.weight$|compress_gate$",
+        "Q8_0": r"\.q_[ab]_proj\.weight$",
+    },
+}
+# Written in float32, and left so, as MiniMax's indexer is.
+EXACT = ("conv1d", "bias", "index_q_proj", "index_k_proj")
 # What llama-quantize takes for rows that are not whole blocks: src/llama-quant.cpp of b11434, tensor_type_fallback.
 SMALLER_BLOCKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 
 
 def gguf_tensors(
-    shapes: list[tuple[str, tuple[int, ...]]], layers: int, quant: str, tied: bool, experts: str = ""
+    shapes: list[tuple[str, tuple[int, ...]]],
+    layers: int,
+    quant: str,
+    tied: bool,
+    experts: str = "",
+    kept: dict[str, str] | None = None,
 ) -> Iterator[Tensor]:
     """Tensors with the types of a quantisation. Vision goes to a file of its own and is left out.
 
-    A row that is not whole blocks takes the next type with smaller blocks.
+    A row that is not whole blocks takes the next type with smaller blocks. kept: patterns of those of a type of their
+    own, in mixes of fewer bits.
     """
     for name, shape in shapes:
         place = place_of(name, layers)
@@ -613,8 +630,14 @@ def gguf_tensors(
         if place.part == "vision":
             continue
         kind = _type(name, place, layers, quant, tied)
-        if len(shape) == 1 or place.part in ("router", "norms") or "conv1d" in name or "bias" in name:
+        if (
+            len(shape) == 1
+            or place.part in ("router", "norms")
+            or any(part in name for part in ("conv1d", "bias", *EXACT))
+        ):
             kind = "F32"
+        elif of_its_own := [own for own, pattern in (kept or {}).items() if re.search(pattern, name)]:
+            kind = of_its_own[0] if quant != "BF16" else quant
         elif place.part == "experts" and experts and "bias" not in name:
             kind = experts
         block = TYPES[kind]

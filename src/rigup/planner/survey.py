@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import NamedTuple
 
 from rigup.plan import Finding
@@ -204,11 +205,12 @@ def _most_offload(shortfall: Shortfall) -> int:
     if candidate.engine.name == "llama.cpp" and candidate.parallel.tensor > 1:
         return 0
     if candidate.engine.name == "llama.cpp" and candidate.hosts == 1:
-        experts = weights_of(candidate.checkpoint, candidate.model).experts
-        return min(candidate.model.layers, int(host // experts)) if experts else 0
+        weights = weights_of(candidate.checkpoint, candidate.model)
+        moved = accumulate(layer.experts for layer in weights.layers)
+        return sum(total <= host for total in moved) if weights.experts else 0
     if candidate.engine.name == "vllm" and not candidate.cpu_offload_gib:
-        weights = candidate.checkpoint.bytes * candidate.parallel.data / len(candidate.gpu_indices)
-        return min(int(host / len(candidate.local_gpus) / GIB), math.ceil(weights / GIB))
+        each = candidate.checkpoint.bytes * candidate.parallel.data / len(candidate.gpu_indices)
+        return min(int(host / len(candidate.local_gpus) / GIB), math.ceil(each / GIB))
     return 0
 
 

@@ -81,7 +81,7 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
         "serve it over 4 such hosts (rig.hosts_per_service = 4) to fit Q4_K_M on llama.cpp over 8"
     )
     assert more_gpus.startswith("add 2 more RTX 3090 to fit ")
-    assert more_host_memory.startswith("provide 104 GiB ")
+    assert more_host_memory.startswith("provide 101 GiB ")
 
 
 def test_no_host_memory_is_offered_where_the_gpu_has_the_same() -> None:

@@ -23,7 +23,8 @@ def with_flags(flags: dict[str, Any]) -> dict[str, Any]:
 def test_offload_of_experts_means_all_of_them() -> None:
     found = served(GPUS, {**ASKED, "offload": "experts"}, HOST)
     assert (found.engine.name, found.cpu_moe_layers) == ("llama.cpp", 62)
-    assert offloaded_bytes(found) == pytest.approx(62 * weights_of(found.checkpoint, found.model).experts)
+    layers = weights_of(found.checkpoint, found.model).layers
+    assert offloaded_bytes(found) == pytest.approx(sum(layer.experts for layer in layers))
     plan = decided(GPUS, {**ASKED, "offload": "experts"}, HOST)
     assert " ".join(plan.command).count("--n-cpu-moe 62") == 1
     assert "all experts are in host memory" in " ".join(each.message for each in plan.warnings)
@@ -54,10 +55,11 @@ def test_a_dense_model_has_no_experts_to_offload() -> None:
 def test_llama_cpps_own_options_are_obeyed_and_counted(flags: dict[str, Any], shares: tuple[float, ...]) -> None:
     found = served("4x RTX 3090", with_flags(flags), HOST)
     assert found.host_expert_shares == pytest.approx(shares)
-    experts = weights_of(found.checkpoint, found.model).experts
-    assert found.host_memory_mib * 2**20 > sum(shares) * experts
+    layers = weights_of(found.checkpoint, found.model).layers
+    moved = sum(share * layer.experts for share, layer in zip(shares, layers, strict=True))
+    assert found.host_memory_mib * 2**20 > moved
     whole = found.checkpoint.bytes - sum(use.weights for use in found.usage)
-    assert whole == pytest.approx(sum(shares) * experts, rel=0.02)
+    assert whole == pytest.approx(moved, rel=0.02)
     words = decided("4x RTX 3090", with_flags(flags), HOST).command
     for name in ("--n-cpu-moe", "-ncmoe"):
         assert words.count(name) == int(name in flags)

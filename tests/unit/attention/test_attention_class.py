@@ -106,6 +106,12 @@ def test_an_index_that_is_shared_is_kept_once(engine: EngineName, cache: str) ->
     assert kept(example("latent_indexed", index_shared=True), engine, cache) == (1152, 0)
 
 
+def test_llama_cpp_keeps_each_tokens_key_and_gate_beside_a_key_that_tokens_share() -> None:
+    """GLM-5.3-Flash: 1,792 bytes a token, as its own code reserves."""
+    pooled = example("latent_indexed", rope_dim=0, index_pool=16)
+    assert kept(pooled, "llama.cpp", "f16") == ((512 + 3 * 128) * 2, 0)
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
 def test_more_ranks_never_keep_less_together_and_never_more_each(kind: str, engine: EngineName) -> None:

@@ -17,14 +17,15 @@ from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
 from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
 from rigup.planner.memory.overhead import (
+    DOWN_ON_PROCESSOR,
     LLAMA_CPP_HOST,
     LLAMA_CPP_NCCL,
     LLAMA_CPP_RESERVE,
     PIPELINE_COPIES,
     UNIFIED_MEMORY_RESERVE,
     llama_cpp_compute,
+    llama_cpp_layer_inputs,
     llama_cpp_logits,
-    llama_cpp_own_masks,
 )
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.usage import Placement
@@ -70,19 +71,21 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     shares = candidate.host_expert_shares
     layers = [layer.total - share * layer.experts for layer, share in zip(weights.layers, shares, strict=True)]
     first_makes = any(entry.own_mask.made for entry in model.attention)
-    masks: Sequence[float] = [0.0] * len(layers)
+    inputs: Sequence[float] = [0.0] * len(layers)
     if len(rooms) > 1 or not first_makes:
-        masks = llama_cpp_own_masks(model, tokens, copies, candidate.batched_tokens)
-    taken = [cache + mask for cache, mask in zip(caches, masks, strict=True)]
+        inputs = llama_cpp_layer_inputs(model, tokens, copies, candidate.batched_tokens)
+    taken = [cache + each for cache, each in zip(caches, inputs, strict=True)]
     counts = partition([layer + each for layer, each in zip(layers, taken, strict=True)], free)
     if counts is None:
         return _lacking(layers, taken, free)
     ends = list(accumulate(counts))
     for gpu in range(int(first_makes), len(counts)):
-        overheads[gpu] += sum(masks[ends[gpu] - counts[gpu] : ends[gpu]])
+        overheads[gpu] += sum(inputs[ends[gpu] - counts[gpu] : ends[gpu]])
     gpus = _usage(counts, layers, caches, overheads, (output, draft.cache), rooms)
     host = LLAMA_CPP_HOST + weights.embedding + draft.embedding
     host += weights.experts_on_host(candidate.host_expert_shares)
+    if model.gguf_architecture in DOWN_ON_PROCESSOR:  # of one layer at a time
+        host += max(layer.expert_matrix for layer in weights.layers)
     # A file's own draft layers are layers for the split as well, loaded or not.
     behind = 1 + (draft_modules(model) if weights.mtp else 0)
     split = (*counts[:-1], counts[-1] + behind) if len(counts) > 1 else ()

@@ -32,6 +32,9 @@ _PIPELINE_NCCL = 450 * MIB
 # NCCL of one llama-server on each GPU, between two and among more, MiB: NVIDIA/nccl#964, four A100 with NVLink after an
 # all-reduce of 4 MiB each; its author says several hundred MB in llama.cpp#21746. Not measured with llama.cpp.
 LLAMA_CPP_NCCL = (544 * MIB, 688 * MIB)
+# Architectures of which llama.cpp computes the experts' down projections on the processor, wherever the weights are:
+# b11434 src/llama-graph.cpp, build_moe_ffn, wants their input in float32, and ggml-cuda refuses that.
+DOWN_ON_PROCESSOR = frozenset({"mistral4"})
 # What a server process takes of host memory before any weights: llama-server; one Python rank of vLLM or SGLang.
 LLAMA_CPP_HOST = 300 * MIB
 TENSOR_ENGINE_HOST = 5 * GIB
@@ -125,10 +128,15 @@ def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, copi
 
 
 @lru_cache(maxsize=4096)
-def llama_cpp_own_masks(model: Model, context_total: int, copies: int, micro_batch: int) -> tuple[float, ...]:
-    """Bytes of the views of the mask that each layer takes on a GPU. Where the first makes them: on all others."""
+def llama_cpp_layer_inputs(model: Model, context_total: int, copies: int, micro_batch: int) -> tuple[float, ...]:
+    """Bytes of what each layer takes on a GPU as an input of its own, of which a step has copies.
+
+    A view of the mask (where the first GPU makes it: on all others), and what the processor has computed of experts.
+    """
     taken = {number: entry.own_mask.bytes for entry in model.attention for number in entry.layers}
-    return tuple(float(taken[number] * copies * micro_batch * context_total) for number in range(model.layers))
+    returned = model.gguf_architecture in DOWN_ON_PROCESSOR and copies > 1
+    down = 4.0 * model.experts_per_token * model.hidden if returned else 0.0
+    return tuple(copies * micro_batch * (taken[number] * context_total + down) for number in range(model.layers))
 
 
 def llama_cpp_logits(model: Model, tokens: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import OFFLOAD_MICRO_BATCH
-from rigup.planner.memory.overhead import MARGIN_MIB
+from rigup.planner.memory.overhead import DOWN_ON_PROCESSOR, MARGIN_MIB
 from rigup.planner.memory.remedies import for_context, instead_of_offload
 from rigup.planner.moe_config import (
     hides_its_own,
@@ -96,6 +96,21 @@ def _listed(numbers: list[int]) -> str:
     if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
         return f"{numbers[0]}-{numbers[-1]}"
     return ", ".join(str(number) for number in numbers)
+
+
+@warns("down-on-processor", "llama.cpp b11434 src/llama-graph.cpp, build_moe_ffn, and ggml-cuda's supports_op")
+def down_on_processor(candidate: Candidate) -> Iterator[Complaint]:
+    """llama.cpp computes a part of some models' experts on the processor, wherever their weights are."""
+    if (
+        candidate.engine.name == "llama.cpp"
+        and candidate.gpus
+        and candidate.model.gguf_architecture in DOWN_ON_PROCESSOR
+    ):
+        yield (
+            f"llama.cpp computes the down projections of {candidate.model.name}'s experts on the processor and copies "
+            "their weights there at each step: every token is far slower than estimated",
+            "serve another checkpoint of it with vLLM or SGLang",
+        )
 
 
 @warns("host-offload", "memory bandwidths: host memory gives tens of GB/s, these cards give hundreds to thousands")

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from rigup.planner.candidate import Candidate
-from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME, PIPELINE_COPIES, llama_cpp_compute
+from rigup.planner.memory.overhead import (
+    LLAMA_CPP_RUNTIME,
+    PIPELINE_COPIES,
+    llama_cpp_compute,
+    llama_cpp_layer_inputs,
+)
 from rigup.units import MIB
 from tests.unit.planner.asking import PRO_6000, catalogue, refused, served
 
@@ -74,6 +79,42 @@ def test_buffers_are_counted_high_but_not_double(
 ) -> None:
     counted = llama_cpp_compute(catalogue().models_by_name[model], context, kind, copies, micro_batch) / MIB
     assert reserved_mib <= counted < 1.7 * reserved_mib
+
+
+@pytest.mark.parametrize(
+    ("model", "context", "copies", "layers", "reserved_mib"),
+    [
+        ("MiniMax-M3", 524_288, PIPELINE_COPIES, range(0), 11_558),
+        ("MiniMax-M3", 524_288, PIPELINE_COPIES, range(10, 17), 37_099),
+        ("MiniMax-M3", 524_288, PIPELINE_COPIES, range(44, 52), 41_205),
+        ("MiniMax-M3", 125_952, 1, range(15, 30), 4_988),
+        ("GLM-5.3-Flash", 1_048_576, PIPELINE_COPIES, range(13, 19), 6_864),
+        ("GLM-5.3-Flash", 1_048_576, PIPELINE_COPIES, range(19, 24), 10_989),
+        ("Mistral-Small-4-119B-2603", 262_144, PIPELINE_COPIES, range(18), 3_509),
+        ("Mistral-Small-4-119B-2603", 262_144, PIPELINE_COPIES, range(4), 1_677),
+    ],
+)
+def test_layers_with_inputs_of_their_own_take_them_on_their_gpu(
+    model: str, context: int, copies: int, layers: range, reserved_mib: int
+) -> None:
+    shape = catalogue().models_by_name[model]
+    inputs = llama_cpp_layer_inputs(shape, context, copies, 512)
+    counted = llama_cpp_compute(shape, context, "f16", copies, 512) + sum(inputs[layer] for layer in layers)
+    assert reserved_mib <= counted / MIB < 1.7 * reserved_mib
+
+
+def test_the_gpu_that_makes_a_mask_needs_no_copy_of_it() -> None:
+    found = served("8x H200", {"checkpoint": "unsloth/MiniMax-M3-GGUF", "quant": "Q8_0", "engine": "llama.cpp"})
+    cell = PIPELINE_COPIES * 4 * found.batched_tokens * found.context / MIB
+    assert compute_mib(found, 1) - compute_mib(found) >= 5 * cell
+
+
+def test_streams_of_hyper_connections_are_inputs_of_a_pipelined_step() -> None:
+    """Hy4: 1,743 MiB for 16,384 tokens on the second of eight GPUs."""
+    hy4 = catalogue().models_by_name["Hy4-preview"]
+    assert hy4.residual_streams == 4
+    counted = llama_cpp_compute(hy4, 16_384, "f16", PIPELINE_COPIES, 512) / MIB
+    assert 1743 <= counted < 1.2 * 1743
 
 
 def test_host_experts_end_pipelining() -> None:

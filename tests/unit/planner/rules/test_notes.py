@@ -52,6 +52,13 @@ def test_experts_in_host_memory_are_said_to_be_slow() -> None:
     assert notes.host_offload(candidate("2x RTX 3090", FP8)) == ()
 
 
+def test_experts_that_llama_cpp_computes_on_the_processor_are_said_to_be_slow() -> None:
+    mistral = "unsloth/Mistral-Small-4-119B-2603-GGUF"
+    (finding,) = notes.down_on_processor(candidate("8x H200", mistral, "llama.cpp", quant="Q8_0"))
+    assert "down projections of Mistral-Small-4-119B-2603's experts" in finding.message
+    assert notes.down_on_processor(candidate("8x H200", GGUF, "llama.cpp", quant="Q8_0")) == ()
+
+
 @pytest.mark.parametrize(("gpus", "warned"), [(f"4x {MAX_Q}", True), ("4x H100 80GB HBM3", False)])
 def test_a_missing_kernel_config_warns_where_the_kernel_is_used(gpus: str, warned: bool) -> None:
     assert bool(notes.untuned_kernel(candidate(gpus, FP8, "sglang", parallel={"tensor": 4}))) is warned

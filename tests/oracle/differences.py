@@ -42,11 +42,12 @@ TOKENS = {
 WEIGHTS: dict[str, dict[str, str]] = {}
 """By release of vLLM, plans whose weights take another part of a rank."""
 
-_LOADER = "the judge's file has an index on each layer, as the loader would take it; those that share one have none"
-_CLASSES = "the judge's file has a head for classes, which no file of a chat model has"
-FILES = {
-    "unsloth/GLM-5.2-GGUF": _LOADER,
-    "unsloth/Qwen3.6-27B-GGUF Q4_K_M": _CLASSES,
-    "unsloth/Qwen3.8-27B-GGUF Q4_K_M": _CLASSES,
-}
+FILES: dict[str, str] = {}
 """Files whose weights take another number of bytes, by the beginning of a plan's name."""
+
+_LATENT = "counted with experts as wide as the model, which work in a latent, and with a mask where no layer attends"
+BUFFERS = {
+    "unsloth/NVIDIA-Nemotron-3-Super-120B-A12B-GGUF": _LATENT,
+    "unsloth/NVIDIA-Nemotron-3-Ultra-550B-A55B-GGUF": _LATENT,
+}
+"""Files whose buffers are counted still higher, by the beginning of a plan's name."""

@@ -20,6 +20,10 @@ Text = dict[str, Any]
 Keys = dict[str, Any]
 # llama.cpp's include/llama.h: enum llama_ftype.
 MIXES = {"BF16": 32, "Q8_0": 7, "Q4_K_M": 15}
+# Matrices that the converter keeps exact.
+EXACT = re.compile(r"ffn_gate_inp|ssm_conv1d|hc_\w*fn\.|indexer\.(proj|q_proj|k_proj)\.")
+# What the loader asks for and sizes do not depend on, where a stored configuration lacks it.
+EPSILON = 1e-5
 # What the loader takes if a file has it, which those of published models do not: biases, scales of NVFP4, tied heads.
 ABSENT = {
     "": r"attn_(q|k|v|qkv|output)\.bias$|\.(scale|input_scale)$|rope_freqs|ffn_(up|down|gate)\.bias$|_exps\.bias$",
@@ -28,6 +32,9 @@ ABSENT = {
 }
 ONE_MATRIX = ("qwen35", "qwen35moe")
 """Architectures whose files have queries, keys and values in one."""
+EITHER = ("mimo2", "step35", "hy_v3")
+"""Architectures of which the loader takes both a feed-forward network and experts on each layer."""
+DENSE, ROUTED = r"ffn_(gate|up|down)\.weight", r"(ffn_gate_inp|exp_probs_b|\w+_exps|\w+_shexp)\b"
 QUANTISED = re.compile(r"^\[ *\d+/ *\d+\] +(\S+) +- \[.*type = +(\w+),.*?(?:\((\w+)\))?$")
 
 
@@ -45,9 +52,118 @@ def _llama(text: Text) -> Keys:
     return {"rope.dimension_count": heads(text)}
 
 
+def dense_layers(text: Text) -> list[int]:
+    """Those without experts."""
+    if "mlp_layer_types" in text:
+        return [number for number, kind in enumerate(text["mlp_layer_types"]) if kind == "dense"]
+    if isinstance(text.get("moe_layer_freq"), list):
+        return [number for number, routed in enumerate(text["moe_layer_freq"]) if not routed]
+    return list(range(text["first_k_dense_replace"]))
+
+
+def _routed(text: Text) -> Keys:
+    return {
+        "leading_dense_block_count": len(dense_layers(text)),
+        "expert_shared_count": text.get("n_shared_experts") or text.get("num_shared_experts") or 0,
+        "expert_weights_scale": float(text.get("routed_scaling_factor") or 1.0),
+        "expert_weights_norm": True,
+        "expert_gating_func": 2,
+    }
+
+
 def _minimax(text: Text) -> Keys:
     routed = {"expert_feed_forward_length": text["intermediate_size"], "expert_gating_func": 2}
     return {**_plain(text), "rope.dimension_count": text["rotary_dim"], **routed}
+
+
+def _minimax_m3(text: Text) -> Keys:
+    sparse = text["sparse_attention_config"]
+    return {
+        **_minimax(text),
+        **_routed(text),
+        "attention.indexer.head_count": sparse["sparse_num_index_heads"],
+        "attention.indexer.key_length": sparse["sparse_index_dim"],
+        "attention.indexer.top_k": sparse["sparse_topk_blocks"],
+        "attention.indexer.block_size": sparse["sparse_block_size"],
+        "attention.indexer.local_blocks": sparse["sparse_local_block"],
+    }
+
+
+def _glm4moe(text: Text) -> Keys:
+    return {**_plain(text), **_routed(text), "rope.dimension_count": heads(text) // 2}
+
+
+def _nemotron(text: Text) -> Keys:
+    letters = {"M": "mamba", "E": "moe", "*": "attention"}
+    kinds = text.get("layers_block_type") or [letters[letter] for letter in text["hybrid_override_pattern"]]
+    latent = text.get("moe_latent_size")
+    return {
+        **_plain(text),
+        "block_count": len(kinds),
+        "attention.head_count_kv": [text["num_key_value_heads"] if kind == "attention" else 0 for kind in kinds],
+        "attention.layer_norm_epsilon": float(text["norm_eps"]),
+        "feed_forward_length": [text["moe_intermediate_size"] if kind == "moe" else 0 for kind in kinds],
+        "ssm.conv_kernel": text["conv_kernel"],
+        "ssm.state_size": text["ssm_state_size"],
+        "ssm.group_count": text["n_groups"],
+        "ssm.time_step_rank": text["mamba_num_heads"],
+        "ssm.inner_size": text["mamba_num_heads"] * text["mamba_head_dim"],
+        "expert_shared_feed_forward_length": text["moe_shared_expert_intermediate_size"],
+        "expert_shared_count": text["n_shared_experts"],
+        "expert_weights_scale": float(text["routed_scaling_factor"]),
+        "expert_weights_norm": True,
+        **({"moe_latent_size": latent} if latent else {}),
+    }
+
+
+def _mimo(text: Text) -> Keys:
+    sliding = text["hybrid_layer_pattern"]
+    own, whole = text["swa_num_key_value_heads"], text["num_key_value_heads"]
+    return {
+        "attention.key_length": text["head_dim"],
+        "attention.value_length": text["v_head_dim"],
+        "attention.head_count_kv": [own if one else whole for one in sliding],
+        "attention.sliding_window": text["sliding_window"],
+        "attention.sliding_window_pattern": [bool(one) for one in sliding],
+        "rope.dimension_count": int(text["head_dim"] * text["partial_rotary_factor"]),
+    }
+
+
+def _step(text: Text) -> Keys:
+    return {
+        **_plain(text),
+        "attention.sliding_window": text["sliding_window"],
+        "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in text["layer_types"]],
+        "rope.dimension_count": heads(text),
+        "expert_shared_feed_forward_length": text["share_expert_dim"],
+    }
+
+
+def _hy3(text: Text) -> Keys:
+    shared = text["moe_intermediate_size"] * text["num_shared_experts"]
+    return {**_plain(text), "rope.dimension_count": heads(text), "expert_shared_feed_forward_length": shared}
+
+
+def _deepseek4(text: Text) -> Keys:
+    return {
+        **_plain(text),
+        "attention.q_lora_rank": text["q_lora_rank"],
+        "attention.sliding_window": text["sliding_window"],
+        "attention.output_group_count": text["o_groups"],
+        "attention.output_lora_rank": text["o_lora_rank"],
+        "attention.compress_ratios": text["compress_ratios"],
+        "attention.compress_rope_freq_base": float(text["compress_rope_theta"]),
+        "rope.dimension_count": text["qk_rope_head_dim"],
+        "expert_shared_count": text["n_shared_experts"],
+        "expert_weights_scale": float(text["routed_scaling_factor"]),
+        "expert_weights_norm": True,
+        "expert_gating_func": 4,
+        "swiglu_clamp_exp": [float(text["swiglu_limit"])] * text["num_hidden_layers"],
+        "hash_layer_count": text["num_hash_layers"],
+        "embedding_length_out": text["hidden_size"] * text["hc_mult"],
+        **_indexer(text),
+        **_streams(text),
+    }
 
 
 def _qwen35(text: Text) -> Keys:
@@ -111,21 +227,61 @@ def _latent(text: Text) -> Keys:
         "attention.key_length_mla": text["qk_nope_head_dim"] + rope,
         "attention.value_length_mla": text["v_head_dim"],
         "rope.dimension_count": rope,
-        "leading_dense_block_count": text["first_k_dense_replace"],
-        "expert_shared_count": text["n_shared_experts"],
-        "expert_weights_scale": float(text["routed_scaling_factor"]),
-        "expert_weights_norm": True,
-        "expert_gating_func": 2,
+        **_routed(text),
     }
     if "index_n_heads" in text:
-        keys |= {
-            "attention.indexer.head_count": text["index_n_heads"],
-            "attention.indexer.key_length": text["index_head_dim"],
-            "attention.indexer.top_k": text["index_topk"],
-        }
+        keys |= _indexer(text)
     if text.get("indexer_types"):
         keys["attention.indexer.types"] = [kind == "full" for kind in text["indexer_types"]]
     return keys
+
+
+def _indexer(text: Text) -> Keys:
+    return {
+        "attention.indexer.head_count": text["index_n_heads"],
+        "attention.indexer.key_length": text["index_head_dim"],
+        "attention.indexer.top_k": text["index_topk"],
+    }
+
+
+def _streams(text: Text) -> Keys:
+    return {
+        "hyper_connection.count": text["hc_mult"],
+        "hyper_connection.sinkhorn_iterations": text.get("hc_sinkhorn_iters", 0),
+        "hyper_connection.epsilon": EPSILON,
+    }
+
+
+def _hy4(text: Text) -> Keys:
+    return {**_latent(text), **_streams(text), "hyper_connection.magnitude": 1.0}
+
+
+def _glm5_next(text: Text) -> Keys:
+    return {
+        **_latent(text),
+        **_streams(text),
+        "attention.head_count_kv": [int(kind != "linear_attention") for kind in text["layer_types"]],
+        "attention.indexer.kpool": text["index_kpool"],
+        "ssm.conv_kernel": text["linear_conv_kernel_dim"],
+        "kda.head_dim": text["linear_head_dim"],
+        "kda.gate_lower_bound": text["linear_lower_bound"],
+    }
+
+
+def _kimi_k3(text: Text) -> Keys:
+    linear = text["linear_attn_config"]
+    layers = range(1, text["num_hidden_layers"] + 1)
+    return {
+        **_latent(text),
+        "attention.head_count_kv": [int(layer in linear["full_attn_layers"]) for layer in layers],
+        "ssm.conv_kernel": linear["short_conv_kernel_size"],
+        "kda.head_dim": linear["head_dim"],
+        "kda.gate_lower_bound": linear["gate_lower_bound"],
+        "expert_latent_length": text["routed_expert_hidden_size"],
+        "activation.situ_beta": text["activation_situ_beta"],
+        "activation.situ_linear_beta": text["activation_situ_linear_beta"],
+        "attn_res.block_size": text["attn_res_block_size"],
+    }
 
 
 METADATA: dict[str, Callable[[Text], Keys]] = {
@@ -134,11 +290,22 @@ METADATA: dict[str, Callable[[Text], Keys]] = {
     "qwen35": _qwen35,
     "qwen35moe": _qwen35,
     "minimax-m2": _minimax,
+    "minimax-m3": _minimax_m3,
     "gpt-oss": _gpt_oss,
     "gemma4": _gemma4,
+    "glm4moe": _glm4moe,
+    "nemotron_h_moe": _nemotron,
+    "mimo2": _mimo,
+    "step35": _step,
+    "hy_v3": _hy3,
+    "hy_v4": _hy4,
     "deepseek2": _latent,
     "deepseek32": _latent,
+    "deepseek4": _deepseek4,
     "glm-dsa": _latent,
+    "glm5-next": _glm5_next,
+    "kimi-k3": _kimi_k3,
+    "mistral4": _latent,
 }
 """By architecture, what its loader reads beyond what all read."""
 
@@ -148,22 +315,24 @@ def metadata(architecture: str, config: dict[str, Any], context: int) -> Keys:
     text = config.get("text_config", config)
     rope = text.get("rope_parameters") or {}
     theta = text.get("rope_theta") or rope.get("rope_theta") or rope.get("full_attention", {}).get("rope_theta") or 1e4
+    wide = text.get("dense_intermediate_size") or text.get("intermediate_size")
+    used = text.get("num_experts_per_tok") or text.get("num_experts_per_token") or text.get("top_k_experts")
     keys = {
         "vocab_size": text["vocab_size"],
         "context_length": context,
         "embedding_length": text["hidden_size"],
-        "block_count": text["num_hidden_layers"],
-        "feed_forward_length": text.get("intermediate_size") or text["moe_intermediate_size"],
+        "block_count": text.get("num_hidden_layers") or len(text["layers_block_type"]),
+        "feed_forward_length": wide or text["moe_intermediate_size"],
         "attention.head_count": text["num_attention_heads"],
         "attention.head_count_kv": text["num_key_value_heads"],
-        "attention.layer_norm_rms_epsilon": float(text["rms_norm_eps"]),
+        "attention.layer_norm_rms_epsilon": float(text.get("rms_norm_eps") or EPSILON),
         "rope.freq_base": float(theta),
     }
     experts = text.get("num_experts") or text.get("n_routed_experts") or text.get("num_local_experts")
     if experts:
         keys |= {
             "expert_count": experts,
-            "expert_used_count": text.get("num_experts_per_tok") or text["top_k_experts"],
+            "expert_used_count": used,
             "expert_feed_forward_length": text.get("moe_intermediate_size") or text["intermediate_size"],
         }
     keys |= METADATA[architecture](text)
@@ -193,7 +362,7 @@ def write(path: Path, keys: Keys, tensors: list[Tensor]) -> None:
 def absent(architecture: str, config: dict[str, Any]) -> str:
     """A pattern of tensors that the loader would take and this model's file does not have."""
     text = config.get("text_config", config)
-    patterns = [ABSENT.get(architecture, ABSENT[""]), r"nextn\.(embed_tokens|shared_head_head)"]
+    patterns = [ABSENT.get(architecture, ABSENT[""]), r"^cls\.|nextn\.(embed_tokens|shared_head_head)"]
     if architecture not in ONE_MATRIX:
         patterns.append(r"attn_qkv\.weight")
     if config.get("tie_word_embeddings") or text.get("tie_word_embeddings"):
@@ -201,6 +370,14 @@ def absent(architecture: str, config: dict[str, Any]) -> str:
     if text.get("attention_k_eq_v"):
         full = (str(layer) for layer, kind in enumerate(text["layer_types"]) if kind == "full_attention")
         patterns.append(rf"^blk\.({'|'.join(full)})\.attn_v\.weight$")
+    if "shared" in text.get("indexer_types", ()):
+        without = (str(layer) for layer, kind in enumerate(text["indexer_types"]) if kind == "shared")
+        patterns.append(rf"^blk\.({'|'.join(without)})\.indexer\.")
+    if not text.get("moe_latent_size"):
+        patterns.append("ffn_latent")
+    if architecture in EITHER:
+        dense = "|".join(map(str, dense_layers(text)))
+        patterns += [rf"^blk\.({dense})\.{ROUTED}", rf"^blk\.(?!({dense})\.)\d+\.{DENSE}"]
     return "|".join(patterns)
 
 
@@ -222,11 +399,11 @@ def make(program: list[str], path: Path, keys: Keys, quant: str, config: dict[st
             shapes |= {name.replace("gate_up", half): shape for half in ("gate", "up")}
         else:
             shapes[name] = shape
-    whole = {name: "F32" if _small(name, shape) else "F16" for name, shape in shapes.items()}
+    whole = {name: _whole(name, shape) for name, shape in shapes.items()}
     write(beside, keys, [(name, whole[name], shape) for name, shape in shapes.items()])
     said = _said([*program, "types", str(beside), str(MIXES[quant])])
     for found in map(QUANTISED.match, said.splitlines()):
-        if found:
+        if found and not (experts and EXACT.search(found[1])):
             whole[found[1]] = (found[3] or found[2]).upper()
     if experts:
         whole |= {name: experts for name in whole if name.endswith("_exps.weight")}
@@ -234,9 +411,12 @@ def make(program: list[str], path: Path, keys: Keys, quant: str, config: dict[st
     beside.unlink()
 
 
-def _small(name: str, shape: tuple[int, ...]) -> bool:
-    kept = ("ffn_gate_inp", "ssm_conv1d")
-    return len(shape) == 1 or name.endswith((".bias", "_norm.weight")) or any(part in name for part in kept)
+def _whole(name: str, shape: tuple[int, ...]) -> str:
+    """The type before a quantisation: converter's conversion/base.py, prepare_tensors."""
+    if "tid2eid" in name:
+        return "I32"
+    small = len(shape) == 1 or name.endswith("_norm.weight") or not name.endswith(".weight")
+    return "F32" if small or EXACT.search(name) else "F16"
 
 
 def _said(words: list[str]) -> str:

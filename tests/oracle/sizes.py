@@ -33,7 +33,7 @@ from rigup.programs.build_source import unpack
 from rigup.sources.archives import fetch_source
 from tests.oracle.ask import ANSWERS, ROOT, read_answers, write_answers
 from tests.oracle.gguf_files import METADATA, MIXES, make, metadata
-from tests.oracle.matrix import RIGS
+from tests.oracle.matrix import M2, RIGS
 from tests.published.catalogue import CONFIGS, MODELS, Published
 from tests.unit.planner.asking import catalogue, decided
 
@@ -42,6 +42,11 @@ PROGRAM = Path(__file__).parent / "judge/llama_cpp.cpp"
 TOOLKIT = ("cuda-nvcc-13-0", "cuda-cudart-13-0", "libcublas-13-0")
 LIBRARIES = ("llama-common", "llama")
 DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release"
+# Files whose entries are written by hand, of models that are stored nowhere else.
+BY_HAND = tuple(
+    Published(name, M2, M2, {}, f"unsloth/{name}-GGUF", "minimax-m2")
+    for name in ("MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7")
+)
 # Where the simulated driver reads the cards from: the folder that a process runs in.
 HERE = ("-Wl,-soname,libcuda.so.1", '-DRIG="rig"', '-DSTATE="./"', "-DCUDA_DRIVER", '-DDRIVER_VERSION="580.178.04"')
 
@@ -81,9 +86,14 @@ class Sizing:
         return metadata(self.published.gguf_architecture, config, model.context)
 
     @property
+    def mix(self) -> str:
+        """What llama-quantize is asked for."""
+        return mix_of(self.checkpoint, self.published)
+
+    @property
     def digest(self) -> str:
         """Of all that is asked."""
-        asked = [self.cards, self.arguments, self.keys, self.checkpoint.quant, self.published.experts]
+        asked = [self.cards, self.arguments, self.keys, self.mix, self.published.experts]
         return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
 
 
@@ -92,12 +102,18 @@ def name_of(checkpoint: CheckpointEntry, rig: str) -> str:
     return f"{checkpoint.repo} {checkpoint.quant} on {rig}"
 
 
+def mix_of(checkpoint: CheckpointEntry, published: Published) -> str:
+    """The mix that a file's entry is computed as: that of its name, but for a publisher's own."""
+    said = (one.partition("=") for one in published.quants)
+    return {quant: mix for quant, _, mix in said if mix}.get(checkpoint.quant, checkpoint.quant)
+
+
 @cache
 def files() -> tuple[tuple[CheckpointEntry, Published], ...]:
     """Catalogued GGUF files of known metadata and types."""
-    known = {one.gguf: one for one in MODELS if one.gguf_architecture in METADATA}
-    every = (one for one in catalogue().checkpoints if one.scheme == "gguf")
-    return tuple((one, known[one.repo]) for one in every if one.repo in known and one.quant in MIXES)
+    known = {one.gguf: one for one in (*MODELS, *BY_HAND) if one.gguf_architecture in METADATA}
+    every = ((one, known[one.repo]) for one in catalogue().checkpoints if one.scheme == "gguf" and one.repo in known)
+    return tuple((one, published) for one, published in every if mix_of(one, published) in MIXES)
 
 
 def sizings(names: Container[str] | None = None) -> Iterator[Sizing]:
@@ -198,7 +214,7 @@ def main() -> int:
         try:
             if not model.exists():
                 config = CONFIGS[published.config]["config"]
-                make([str(program)], model, sizing.keys, quant, config, published.experts)
+                make([str(program)], model, sizing.keys, sizing.mix, config, published.experts)
             said: dict[str, Any] = {"devices": ask(program, sizing, model)}
         except (ValueError, KeyError) as error:
             said = {"failed": str(error)}

@@ -7,7 +7,7 @@ import pytest
 from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME
 from rigup.units import MIB
 from tests.oracle.ask import ANSWERS, read_answers
-from tests.oracle.differences import FILES
+from tests.oracle.differences import BUFFERS, FILES
 from tests.oracle.sizes import RELEASE, Sizing, sizings
 
 pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the planner", "the data")]
@@ -17,7 +17,10 @@ LEAST_MIB, PART = 2.0, 0.002
 """By how much a part may differ: the larger of the two."""
 RUNTIME_MIB = LLAMA_CPP_RUNTIME / MIB
 HIGHEST, SMALL_MIB = 2.5, 1024
-"""How many times what is reserved the planned buffers of a card are at most, unless they are small."""
+"""How many times what is reserved the planned buffers of a card are at most, unless they are small.
+
+What a step reads is reserved in the host's memory where a card shares that, which is not compared.
+"""
 
 Card = tuple[float, float, float]
 
@@ -62,9 +65,11 @@ def test_weights_are_those_of_the_plans(answered: list[tuple[Sizing, list[Card]]
 
 def test_buffers_are_never_counted_too_low(answered: list[tuple[Sizing, list[Card]]]) -> None:
     rows = [
-        (sizing.name, gpu.gpu, gpu.overhead_mib - RUNTIME_MIB, used)
+        (sizing, gpu.gpu, gpu.overhead_mib - RUNTIME_MIB, used)
         for sizing, cards in answered
         for gpu, (_, _, used) in zip(sizing.plan.memory, cards, strict=True)
     ]
-    assert [row for row in rows if row[2] < row[3] - 1] == []
-    assert [row for row in rows if row[2] > max(SMALL_MIB, HIGHEST * row[3])] == []
+    assert [(row[0].name, *row[1:]) for row in rows if row[2] < row[3] - 1] == []
+    high = [row for row in rows if row[2] > max(SMALL_MIB, HIGHEST * row[3])]
+    own = [row for row in high if not row[0].plan.rig.gpus[row[1]].unified_memory]
+    assert [(row[0].name, *row[1:]) for row in own if not row[0].name.startswith(tuple(BUFFERS))] == []

@@ -71,6 +71,17 @@ class OwnMask(NamedTuple):
     made: bool = False
 
 
+class PrefixStates(NamedTuple):
+    """Since which release of vLLM, and on cards from which compute capability on, kernels write states of prefixes.
+
+    block_tokens: of which a block must then be a multiple.
+    """
+
+    since: str
+    capability: tuple[int, int]
+    block_tokens: int = 16
+
+
 class AttentionClass(Frozen):
     """Layers of a model that are equal in what they keep. A subclass has `kind`, a literal with its own default."""
 
@@ -126,8 +137,8 @@ class AttentionClass(Frozen):
         return True
 
     @property
-    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
-        """Since which release of vLLM, and on cards from which compute capability on, it writes states of prefixes."""
+    def writes_prefixes(self) -> PrefixStates | None:
+        """Where it writes states of prefixes in vLLM; None for nowhere."""
         return None
 
     def position_table(self, context: int) -> tuple[str, int]:

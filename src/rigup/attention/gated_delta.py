@@ -6,7 +6,7 @@ tokens of Qwen3.5-397B on four ranks.
 
 from typing import Literal
 
-from rigup.attention.attention_class import Count
+from rigup.attention.attention_class import Count, PrefixStates
 from rigup.attention.recurrent import Recurrent
 
 
@@ -28,9 +28,9 @@ class GatedDelta(Recurrent):
         return (2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim) // tensor
 
     @property
-    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
-        """Source: gdn/qwen_gdn_linear_attn.py: FlashInfer's kernels alone."""
-        return "0.33.0", (9, 0)
+    def writes_prefixes(self) -> PrefixStates | None:
+        """Source: gdn/qwen_gdn_linear_attn.py: FlashInfer's kernels alone, in chunks of as many tokens."""
+        return PrefixStates("0.33.0", (9, 0), 64)
 
     def parameters(self, hidden: int) -> int:
         """Queries, keys, values, the output gate, two gates a head, the convolution and the output."""

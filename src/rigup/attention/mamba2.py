@@ -5,7 +5,7 @@ Sources: those of recurrent.py; vLLM 0.33.0 mamba2_state_shape: groups that a ra
 
 from typing import Literal
 
-from rigup.attention.attention_class import Count, heads_on_rank
+from rigup.attention.attention_class import Count, PrefixStates, heads_on_rank
 from rigup.attention.recurrent import Recurrent
 
 
@@ -27,9 +27,9 @@ class Mamba2(Recurrent):
         return self.heads * self.head_dim // tensor + 2 * heads_on_rank(self.groups, tensor) * self.state
 
     @property
-    def writes_prefixes(self) -> tuple[str, tuple[int, int]] | None:
+    def writes_prefixes(self) -> PrefixStates | None:
         """Source: layers/mamba/mamba_mixer2.py, get_kv_cache_spec."""
-        return "0.32.0", (0, 0)
+        return PrefixStates("0.32.0", (0, 0))
 
     def parameters(self, hidden: int) -> int:
         """Projections in (gate, inputs, two vectors a group, a step a head) and out, and the convolution."""

@@ -91,7 +91,7 @@ def judged(
     + source: of the checkpoint's small files
     """
     if is_current(host.get_fact(CurrentRelease, service=wanted.service), wanted):
-        host.noop(f"{wanted.service} has this release")
+        host.noop(f"{wanted.service} is at this release")
         return
     yield step(_judge, plan.offline, build_name, free_mib, source)
 

@@ -76,7 +76,6 @@ def test_only_engines_from_wheels_for_gpus_have_a_judge(plan: Plan) -> None:
             "max_num_seqs (1024) exceeds available Mamba cache blocks (157)",
             'add "--max-num-seqs": "157" to its flags; ',
         ),
-        ("Free memory on device cuda:0 (1/2 GiB)", "stop what holds memory of the cards: nvidia-smi names it; "),
         ("unrecognized arguments: --no-such", "change what it names; "),
     ],
 )
@@ -91,7 +90,6 @@ def test_a_sentence_says_what_the_engine_counts(plan: Plan) -> None:
     text = text_of(plan, found)
     assert " takes the plan: 2.0 GiB of weights on a GPU; 12,345 tokens of KV cache (planned: " in text
     assert text.endswith("; attention FLASH_ATTN")
-    assert "could not be asked about the plan: OSError: x" in text_of(plan, Judgement(failed="OSError: x"))
 
 
 class NamedHost:

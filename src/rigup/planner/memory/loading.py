@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 
 from rigup.attention import Attention
+from rigup.attention.attention_class import PrefixStates
 from rigup.catalogue.draft_layers import draft_modules, loaded_modules
 from rigup.catalogue.engine_facts import CutTowers
 from rigup.planner.candidate import Candidate, expert_ranks
 from rigup.planner.drafting.draft import Draft
+from rigup.planner.memory.vllm_caches import BLOCK_TOKENS
 from rigup.planner.memory.weights import Growth, rank_totals, weights_of
 
 # vLLM 0.33.0 and SGLang 0.5.23: options that leave the towers out, and those that ask for speculative decoding.
@@ -63,6 +65,7 @@ def _cut_of(candidate: Candidate) -> CutTowers | None:
 # The first release after one that a row shows with one block of states; 0.33.0 takes two (see vllm_caches).
 _TWO_STATES_SINCE = "0.28.0"
 _IN_FLIGHT_SINCE = "0.26.0"
+_NO_PREFIXES = "--no-enable-prefix-caching"
 
 
 def state_blocks(candidate: Candidate) -> int:
@@ -73,11 +76,23 @@ def state_blocks(candidate: Candidate) -> int:
     """
     release, draft = candidate.release, draft_of(candidate)
     drafted = draft.tokens if draft else 0
-    if candidate.service.flags.get("--no-enable-prefix-caching") or not release.at_least(_TWO_STATES_SINCE):
+    if candidate.service.flags.get(_NO_PREFIXES) or not release.at_least(_TWO_STATES_SINCE):
         return drafted + 1
+    return drafted + (3 if prefix_states(candidate) else 2)
+
+
+def prefix_states(candidate: Candidate) -> tuple[PrefixStates, ...]:
+    """Those of the model's layers whose kernels write states of prefixes on these GPUs."""
+    if candidate.service.flags.get(_NO_PREFIXES):
+        return ()
     least = min((gpu.capability for gpu in candidate.gpus), default=(0, 0))
-    writing = [entry.writes_prefixes for entry in candidate.model.attention if entry.writes_prefixes]
-    return drafted + (3 if any(release.at_least(since) and least >= first for since, first in writing) else 2)
+    found = (entry.writes_prefixes for entry in candidate.model.attention)
+    return tuple(one for one in found if one and candidate.release.at_least(one.since) and least >= one.capability)
+
+
+def block_tokens(candidate: Candidate) -> int:
+    """Of the smallest block of vLLM's cache on GPUs."""
+    return max((one.block_tokens for one in prefix_states(candidate)), default=BLOCK_TOKENS)
 
 
 def in_flight_tokens(candidate: Candidate) -> int:

@@ -16,6 +16,7 @@ from typing import Literal
 from rigup.planner.candidate import Candidate, GpuUsage, expert_ranks, stage_ranks
 from rigup.planner.memory.kv_cache import CachePool
 from rigup.planner.memory.loading import (
+    block_tokens,
     draft_attention,
     draft_of,
     draft_weights,
@@ -131,7 +132,8 @@ def _shape(candidate: Candidate) -> _RankBytes:
     process = runtime.total
     overheads = [process + step for step in steps]
     if candidate.engine.name == "vllm":
-        pool = vllm_pool(model, candidate.storage, in_flight_tokens(candidate), drafts, state_blocks(candidate))
+        flying, states, block = in_flight_tokens(candidate), state_blocks(candidate), block_tokens(candidate)
+        pool = vllm_pool(model, candidate.storage, flying, drafts, states, block)
     else:
         pool = sglang_pool(candidate, draft_of(candidate), drafts)
     layers = rank_layers(candidate.checkpoint, model, tensor, sharing, growth_of(candidate))

@@ -22,8 +22,8 @@ def test_it_is_offered_where_it_fits_and_not_turned_on() -> None:
     plan = decided("2x H100 80GB HBM3", {"model": "Qwen3.6-27B", "context": 65_536})
     assert "--speculative-config" not in plan.command
     assert plan.speculative == (
-        '"speculative": "mtp" would use the MTP layers: 424.7 MB of memory, room for 1,287,589 tokens instead '
-        "of 1,506,623"
+        '"speculative": "mtp" would use the MTP layers: 424.7 MB of memory, room for 1,275,587 tokens instead '
+        "of 1,499,880"
     )
 
 

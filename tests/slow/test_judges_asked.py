@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.rests_on("the planner", "the data", "src/rigup/programs/judge", "tests/oracle"),
 ]
-MOST = 10
+MOST = 6
 SECONDS = 60
 """More than this a pair took when it was asked: such pairs are not drawn."""
 SAME = ("reached", "stages", "cache", "settled", "kernels")

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -85,9 +85,16 @@ def in_order(wanted: list[Pair], seen: Counter[KernelKey]) -> list[Pair]:
     return sorted(wanted, key=lambda pair: ranks[pair.name])
 
 
-def ask(environment: Path, engine: EngineName, group: list[Pair]) -> Iterator[tuple[Pair, dict[str, Any]]]:
-    """Each pair with its answer, from one process. environment: a folder that has the engine's CUDA wheel."""
+def ask(
+    environment: Path, engine: EngineName, group: list[Pair], rooms: Mapping[str, int] | None = None
+) -> Iterator[tuple[Pair, dict[str, Any]]]:
+    """Each pair with its answer, from one process. environment: a folder that has the engine's CUDA wheel.
+
+    rooms: MiB that the cache of a pair has, by its name, where not those of its plan.
+    """
     judge = judge_digest(engine)
+    given = {pair.name: (rooms or {}).get(pair.name, pair.question["cache_mib"]) for pair in group}
+    cases = [{**pair.case(), "cache_mib": given[pair.name], "words": WORDS} for pair in group]
     with subprocess.Popen(
         [environment / "bin/python", "-m", f"rigup.programs.judge.{engine}"],
         stdin=subprocess.PIPE,
@@ -99,14 +106,14 @@ def ask(environment: Path, engine: EngineName, group: list[Pair]) -> Iterator[tu
     ) as process:
         assert process.stdin
         assert process.stdout
-        process.stdin.write("".join(json.dumps({**pair.case(), "words": WORDS}) + "\n" for pair in group))
+        process.stdin.write("".join(json.dumps(case) + "\n" for case in cases))
         process.stdin.close()
         try:
             for pair, line in zip(group, process.stdout, strict=False):
                 row = json.loads(line)
                 assert row["id"] == pair.name, row
                 row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row.get("settled", {}))]))
-                yield pair, {**row, "asked": pair.digest, "cache_mib": pair.question["cache_mib"], "judge": judge}
+                yield pair, {**row, "asked": pair.digest, "cache_mib": given[pair.name], "judge": judge}
         finally:
             process.kill()
 

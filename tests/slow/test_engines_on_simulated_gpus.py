@@ -79,7 +79,7 @@ def test_an_engine_serves(silicon: SiliconFleet, capability: str) -> None:
 def test_an_engine_judges_before_anything_is_changed(silicon: SiliconFleet) -> None:
     """vLLM takes the plan, as rigup counts it, and refuses one that rigup lets pass: the service goes on as it was."""
     silicon.give_cards(CARDS["8.6"], "FP8")
-    silicon.start("apply", "--yes").wait(SECONDS)  # what the service answers is no text
+    silicon.start("apply", "--yes").wait(SECONDS)  # the service's answer has no text
     release = silicon.host.tell("readlink /etc/rigup/services/chat/current || true")
     asked = silicon.start("plan", "--ask", silicon.host.name, "--json")
     assert asked.wait(SECONDS) == 0, asked.text

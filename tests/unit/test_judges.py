@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from rigup.catalogue.kernels import kernel_table
+from rigup.facts.judgement import parse
 from rigup.service import EngineName
 from rigup.units import MIB
 from tests.oracle.ask import RELEASES, answers_of, judge_digest, read_answers
@@ -57,6 +59,13 @@ def refused(found: list[tuple[Pair, dict[str, Any]]], engine: EngineName) -> set
         and not said.startswith(NO_ANSWER)
         and known.get(pair.checkpoint.repo, NOTHING) not in said
     }
+
+
+@pytest.mark.parametrize(("engine", "release"), [(engine, one) for engine, found in RELEASES.items() for one in found])
+def test_what_only_the_judge_cannot_do_refuses_no_plan_on_a_host(engine: EngineName, release: str) -> None:
+    rows = read_answers(answers_of(engine, release)).values()
+    ended = [row for row in rows if row.get("stopped", {}).get("message", "").startswith(NO_ANSWER)]
+    assert [parse(json.dumps(row), engine).refusal for row in ended] == [""] * len(ended)
 
 
 def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from rigup.cli.output import results as summary
 from rigup.cli.output.console import Console
 from rigup.cli.output.lines import print_json
 from rigup.cli.sessions import session as hosts
+from rigup.errors import InputError
 from rigup.facts.judgement import Judgement
 from rigup.operations.judgement import refusal, text_of
 from rigup.plan import Plan
@@ -19,7 +20,10 @@ from rigup.run.result import exit_code
 def run(args: argparse.Namespace) -> int:
     """Asks, shows what was said, and returns 1 where an engine refuses a plan."""
     args.limit = args.ask
-    _, opened = hosts.open_run(args, lambda: JudgementRun)
+    try:
+        _, opened = hosts.open_run(args, lambda: JudgementRun)
+    except InputError as error:
+        raise InputError(error.message.replace("--limit:", "--ask:", 1), error.hint) from None
     with hosts.watched(opened) as (found, view), view:
         found.connect(take_lease=True)
         found.ask()

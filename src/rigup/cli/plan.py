@@ -33,8 +33,8 @@ examples:
   rigup plan --ask gpu1.lan                   have vLLM or SGLang on this host judge its plans, without a GPU's memory
   rigup plan --calibrate                      compare planned GPU memory with past starts
 
-exit codes: 0 everything fits, 1 a service is refused (--calibrate: too few starts on record), 2 usage error,
-130 cancelled
+exit codes: 0 everything fits, 1 a service is refused (--ask: or a host failed; --calibrate: too few starts on
+record), 2 usage error, 130 cancelled
 """
 
 
@@ -111,7 +111,8 @@ def _check(args: argparse.Namespace) -> None:
     if args.calibrate and args.explain:
         raise InputError("--explain cannot be combined with --calibrate", "omit one of them")
     if args.ask is not None and (args.limit or args.calibrate or args.explain or args.prefer or args.format != "text"):
-        raise InputError("--ask: only --json goes with it", "omit the other options: rigup plan --ask HOST")
+        message = "--ask cannot be combined with --limit, --calibrate, --explain, --prefer or --format"
+        raise InputError(message, "omit the other options: rigup plan --ask HOST")
     if args.before and args.format != "markdown":
         raise InputError("--before requires --format markdown", "rigup plan --format markdown --before FILE")
 

@@ -153,7 +153,7 @@ def ask(host: Host, probe: Probe, plan: Plan, build_name: str, free_mib: int | N
     try:
         (bound,) = bind((plan,), probe)
         cards = [card for _, card in cards_of(bound, probe)]
-        if len(cards) < len(plan.memory) or not cards:
+        if len(cards) < len(plan.memory) or not all(card.compute_capability for card in cards):
             return Judgement(failed="not every card of the plan responds")
         remote.make_folders(host, layout.CACHE, layout.JUDGED)
         remote.make_folders(host, folder, owner=layout.WORKER_USER)

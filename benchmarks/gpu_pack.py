@@ -150,7 +150,7 @@ def plans(file: Path, model: str, context: int, source: LockedSource, catalogue:
 def shapes(catalogue: Catalogue) -> list[dict[str, Any]]:
     """Experts, hidden size and intermediate size of each mixture of experts, once each."""
     found: dict[tuple[int, ...], dict[str, Any]] = {}
-    for model in catalogue.models:
+    for model in catalogue.served:
         if model.experts:
             shape = (model.experts, model.experts_per_token or 0, model.hidden, model.expert_intermediate or 0)
             names = ("experts", "experts_per_token", "hidden", "intermediate")

@@ -230,8 +230,9 @@ def kept_whole(entry: dict[str, Any], shapes: str) -> list[str]:
 
 def pairs(engine: EngineName, version: str, names: Container[str] | None = None) -> Iterator[Pair]:
     """Every plan of a release that is "ok", of checkpoints whose configuration is known. names: None for all."""
+    served = {model.name for model in catalogue().served}
     for checkpoint in catalogue().checkpoints:
-        if checkpoint.scheme == "gguf" or not files_of(checkpoint.repo):
+        if checkpoint.model not in served or checkpoint.scheme == "gguf" or not files_of(checkpoint.repo):
             continue
         asked: dict[str, Any] = {"checkpoint": checkpoint.repo, "model": checkpoint.model, "engine": engine}
         asked |= {"version": version, "allow": [NO_ATTENTION]}

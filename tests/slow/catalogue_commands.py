@@ -28,7 +28,7 @@ def catalogue_commands(engine: EngineName) -> dict[tuple[str, ...], str]:
     Tools and reasoning are asked for where the model has parsers.
     """
     found: dict[tuple[str, ...], str] = {}
-    for model in catalogue().models:
+    for model in catalogue().served:
         named = model.parsers.get(engine)
         asked = {"tools": bool(named and named.tool), "reasoning": bool(named and named.reasoning)}
         for gpus, memory in RIGS.items():

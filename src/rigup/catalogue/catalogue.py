@@ -38,7 +38,7 @@ Item = TypeVar("Item", Gpu, Model, CheckpointEntry)
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """All known GPUs, models, checkpoints and engines.
+    """All known GPUs, models, checkpoints and engines. EAGLE heads are models, too: see `served`.
 
     GPUs are found by key or name, models by name, checkpoints by repository and quantisation.
     """
@@ -57,6 +57,11 @@ class Catalogue:
     def models_by_name(self) -> dict[str, Model]:
         """Models by name."""
         return {model.name: model for model in self.models}
+
+    @cached_property
+    def served(self) -> tuple[Model, ...]:
+        """The models that a service can serve: all but EAGLE heads, which draft for others."""
+        return tuple(model for model in self.models if not model.head)
 
     @cached_property
     def engines_by_name(self) -> dict[str, Engine]:

@@ -103,6 +103,17 @@ class Model(Frozen):
         return f"{self.name} has {self.vocab:,} tokens and {other.name} {other.vocab:,}"
 
     @property
+    def head(self) -> str:
+        """Which EAGLE head it is, by its class: "eagle3" or "eagle"; "" for a model that can be served.
+
+        NVIDIA's Eagle vision models have classes for conditional generation, which no head has: the registry of
+        vLLM 0.33.0.
+        """
+        names = (name.lower() for name in (*self.architectures, self.gguf_architecture))
+        found = next((name for name in names if "eagle" in name and not name.endswith("forconditionalgeneration")), "")
+        return "eagle3" if "eagle3" in found else found and "eagle"
+
+    @property
     def embedding_parameters(self) -> int:
         """Weights of the token embeddings; the output head has as many, unless it is tied to them."""
         return self.vocab * self.hidden

@@ -132,8 +132,8 @@ def fit_of(rig: Rig, model: Model, catalogue: Catalogue, lock: Lock, context: in
 
 
 def fits_of(rig: Rig, catalogue: Catalogue, lock: Lock, context: int = 0) -> tuple[Fit, ...]:
-    """Every model of the catalogue on one rig, in the catalogue's order. context: as for `fit_of`."""
-    return tuple(fit_of(rig, model, catalogue, lock, context) for model in catalogue.models)
+    """Every model of the catalogue but EAGLE heads on one rig, in the catalogue's order. context: as for `fit_of`."""
+    return tuple(fit_of(rig, model, catalogue, lock, context) for model in catalogue.served)
 
 
 def smallest_of(

@@ -122,7 +122,7 @@ def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogu
     rig = read_rig(data, _WHERE, catalogue)
     found: list[Suggestion] = []
     for offload in ("none", "auto"):
-        for model in sorted(catalogue.models, key=_rank):
+        for model in sorted(catalogue.served, key=_rank):
             if any(model.name == known.service["model"] for known in found):
                 continue
             service = {"model": model.name, "offload": offload}

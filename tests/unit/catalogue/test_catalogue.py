@@ -59,7 +59,7 @@ def test_every_figure_that_planning_rests_on_has_a_source(catalogue: Catalogue) 
 
 
 def test_what_makers_say_has_a_source(catalogue: Catalogue) -> None:
-    for model in catalogue.models:
+    for model in catalogue.served:
         assert (model.commercial is None) == (not model.license), model.name
         for key in ("license", "license_note", "sampling", "template_flags"):
             assert not getattr(model, key) or key in model.sources, (model.name, key)

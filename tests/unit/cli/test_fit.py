@@ -13,7 +13,7 @@ from rigup.catalogue.catalogue import load_catalogue
 from rigup.cli.main import main
 from tests.terminal import Terminal, describe, plain
 
-MODELS = [model.name for model in load_catalogue().models]
+MODELS = [model.name for model in load_catalogue().served]
 FOUR = ["fit", "4x RTX 3090", "--host-memory", "128"]
 
 
@@ -194,6 +194,7 @@ REFUSED = [
         "inventories/: no inventory found",
         'describe the first host: rigup init USER@HOST, or name a rig: rigup fit "4x RTX 3090"',
     ),
+    (["--model", "EAGLE3-gpt-oss-120B"], "--model: EAGLE3-gpt-oss-120b ", None),
     (["--model", "GLM-5.1"], '--model: unknown model "GLM-5.1"', 'try "GLM-5.2"'),
     (["1x RTX 3090", "--host-memory", "much"], '--host-memory: "much" ', None),
     (["1x RTX 3090", "--host-memory", "0"], "--host-memory: 0 is not between 0 and 65,536 GiB", None),

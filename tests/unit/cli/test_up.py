@@ -128,6 +128,7 @@ def test_json_is_one_document(fleet: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 REFUSED = [
+    (["up", "box", "Kimi-K2.6-EAGLE3-MLA", "--yes"], 2, "MODEL: kimi-k2.6-eagle3-mla ", '"eagle"'),
     (["up", "box", "SmolM2-135M-Instruct", "--yes"], 2, 'MODEL: unknown model "SmolM2-135M-Instruct"', f'"{MODEL}"'),
     (["up", "box", "ollama:", "--yes"], 2, 'MODEL: "ollama:": ', "omit it to choose"),
     (["up", "box;reboot", MODEL], 2, "rigup up: 'box;reboot' ", "gpu1.lan"),

@@ -31,7 +31,7 @@ rest = st.fixed_dictionaries(
 
 def of_each_class() -> dict[str, str]:
     """By class, the smallest model of the catalogue with layers of it and a checkpoint."""
-    known = sorted(catalogue().models, key=lambda model: model.parameters)
+    known = sorted(catalogue().served, key=lambda model: model.parameters)
     known = [model for model in known if model.name in catalogue().checkpoints_by_model]
     found = {kind: next((m.name for m in known if kind in {a.kind for a in m.attention}), "") for kind in KINDS}
     return {kind: name for kind, name in found.items() if name}
@@ -63,7 +63,7 @@ def test_the_parts_of_a_card_add_up_and_more_memory_never_refuses(kind: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tensor_parallelism_never_makes_less_cache_together(kind: str) -> None:
     """Nor a longer sequence less than a shorter one."""
-    template = next(model for model in catalogue().models if len(model.attention) == 1)
+    template = next(model for model in catalogue().served if len(model.attention) == 1)
 
     @given(
         st.sampled_from(ENGINES),

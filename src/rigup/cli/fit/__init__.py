@@ -17,6 +17,7 @@ from rigup.cli.sessions import session as hosts
 from rigup.errors import InputError
 from rigup.lock import Lock, load_lock
 from rigup.plain_values import quoted
+from rigup.planner.inputs.names import check_served
 from rigup.planner.inputs.rig_and_services import read_rig
 from rigup.planner.inputs.validation import suggestion
 from rigup.project.fit_table import FitFilter, fit_of, fits_of, in_order, least_to_buy, smallest_of
@@ -177,5 +178,7 @@ def _rigs(args: argparse.Namespace, names_rig: bool, project: Project, catalogue
 def _model(name: str, catalogue: Catalogue) -> Model:
     found = {known.lower(): model for known, model in catalogue.models_by_name.items()}.get(name.lower())
     if found is None:
-        raise InputError(f"--model: unknown model {quoted(name)}", suggestion(name, catalogue.models_by_name))
+        served = (model.name for model in catalogue.served)
+        raise InputError(f"--model: unknown model {quoted(name)}", suggestion(name, served))
+    check_served(found, "--model")
     return found

@@ -13,7 +13,7 @@ from rigup.cli.output.fit import show_choices
 from rigup.errors import InputError, Refused
 from rigup.lock import Lock, load_lock
 from rigup.plain_values import quoted
-from rigup.planner.inputs.names import REPOSITORY
+from rigup.planner.inputs.names import REPOSITORY, check_served
 from rigup.planner.inputs.validation import suggestion
 from rigup.project.fit_table import Fit, fits_of, in_order
 from rigup.project.inventory import Project
@@ -34,10 +34,12 @@ def service_of(model: str, catalogue: Catalogue) -> dict[str, Any]:
         raise InputError(f"MODEL: {quoted(model)}: {error}", "see docs/models.md, or omit it to choose") from None
     if REPOSITORY.fullmatch(model):
         return {"model": model}
-    found = {known.lower(): known for known in catalogue.models_by_name}.get(model.lower())
+    found = {name.lower(): known for name, known in catalogue.models_by_name.items()}.get(model.lower())
     if found is None:
-        raise InputError(f"MODEL: unknown model {quoted(model)}", suggestion(model, catalogue.models_by_name))
-    return {"model": found}
+        served = (known.name for known in catalogue.served)
+        raise InputError(f"MODEL: unknown model {quoted(model)}", suggestion(model, served))
+    check_served(found, "MODEL")
+    return {"model": found.name}
 
 
 def chosen_service(args: argparse.Namespace, rig: Rig, catalogue: Catalogue, lock: Lock) -> dict[str, Any]:

@@ -25,9 +25,7 @@ class Draft(NamedTuple):
     @property
     def head(self) -> str:
         """Which EAGLE it is, by its class: "eagle3" or "eagle"; "" for anything else."""
-        names = (*self.model.architectures, self.model.gguf_architecture) if self.model else ()
-        found = next((name.lower() for name in names if "eagle" in name.lower()), "")
-        return "eagle3" if "eagle3" in found else found and "eagle"
+        return self.model.head if self.model else ""
 
     @property
     def title(self) -> str:

@@ -49,7 +49,7 @@ def _offer(candidate: Candidate) -> str:
 
 
 def _heads(candidate: Candidate) -> str:
-    """Which EAGLE heads are published for the model. What they take is known when `rigup lock` has read them."""
+    """Which EAGLE heads are published for the model. What one takes is known if the catalogue has it, or a lock."""
     heads = candidate.model.eagle_heads
     if not heads or candidate.engine.name == "llama.cpp" or candidate.parallel.pipeline > 1:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from rigup.catalogue.catalogue import Catalogue
@@ -52,11 +53,12 @@ def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") ->
     """Looks up every name in a service. path: the file of the service, for messages.
 
     Raises InputError, whose message begins with `<path>: services.<name>.<key>`, for a name that is not in the
-    catalogue or the rig, and for a checkpoint whose size in the catalogue is impossible.
+    catalogue or the rig, for an EAGLE head, and for a checkpoint whose size in the catalogue is impossible.
     """
     where = f"{path}: services.{service.name}" if path else f"services.{service.name}"
-    checkpoints = _checkpoints(service, catalogue, where)
+    checkpoints = _checkpoints(service, catalogue, where, catalogue.served)
     model = catalogue.models_by_name[checkpoints[0].model]
+    check_served(model, f"{where}.{'model' if service.checkpoint is None else 'checkpoint'}")
     for checkpoint in checkpoints:
         check_size(checkpoint, model)
     drafts = _drafts(service, catalogue, where)
@@ -70,19 +72,31 @@ def resolve(service: Service, rig: Rig, catalogue: Catalogue, path: str = "") ->
     )
 
 
+def check_served(model: Model, where: str) -> None:
+    """Raises InputError, beginning with `where`, for an EAGLE head: it can only draft for another model."""
+    if model.head:
+        raise InputError(
+            f"{where}: {model.name} is an EAGLE head, which only drafts tokens for another model",
+            f'serve the model that it was trained for with "speculative": {{"kind": "eagle", "model": "{model.name}"}}',
+        )
+
+
 def _drafts(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
     """The checkpoints of the model that drafts tokens, looked up as the service's own."""
     asked = service.speculative
     if asked is None or asked.model is None:
         return ()
     as_a_service = Service(name=service.name, model=asked.model, quant=asked.quant)
-    found = _checkpoints(as_a_service, catalogue, f"{where}.speculative")
+    found = _checkpoints(as_a_service, catalogue, f"{where}.speculative", catalogue.models)
     for checkpoint in found:
         check_size(checkpoint, catalogue.models_by_name[checkpoint.model])
     return found
 
 
-def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+def _checkpoints(
+    service: Service, catalogue: Catalogue, where: str, offered: Iterable[Model]
+) -> tuple[CheckpointEntry, ...]:
+    """offered: the models that a hint for an unknown name may name."""
     if location := location_of(service.checkpoint or ""):
         found = tuple(entry for entry in catalogue.checkpoints if entry.location == location)
         if not found:
@@ -90,15 +104,16 @@ def _checkpoints(service: Service, catalogue: Catalogue, where: str) -> tuple[Ch
     elif service.checkpoint is not None:
         found = _in_repo(service.checkpoint, catalogue)
         if not found:
+            names = {model.name for model in offered}
             raise InputError(
                 f"{where}.checkpoint: unknown checkpoint {quoted(service.checkpoint)}",
-                suggestion(service.checkpoint, {entry.repo for entry in catalogue.checkpoints})
+                suggestion(service.checkpoint, {entry.repo for entry in catalogue.checkpoints if entry.model in names})
                 + "; or add your own: ten lines in catalogue/checkpoints/",
             )
     elif named := REPOSITORY.fullmatch(service.model or ""):
         return _of_repo(named["repo"], named["quant"] or service.quant, catalogue, where)
     else:
-        return _of_quant(_checkpoints_of_model(service.model or "", catalogue, where), service.quant, where)
+        return _of_quant(_checkpoints_of_model(service.model or "", catalogue, where, offered), service.quant, where)
     if service.model is not None and found[0].model.lower() != service.model.lower():
         raise InputError(
             f"{where}.checkpoint: {found[0].repo} holds {found[0].model}, not {service.model}",
@@ -121,10 +136,13 @@ def _of_repo(repo: str, quant: str | None, catalogue: Catalogue, where: str) -> 
     return found
 
 
-def _checkpoints_of_model(name: str, catalogue: Catalogue, where: str) -> tuple[CheckpointEntry, ...]:
+def _checkpoints_of_model(
+    name: str, catalogue: Catalogue, where: str, offered: Iterable[Model]
+) -> tuple[CheckpointEntry, ...]:
     folded = {known.lower(): known for known in catalogue.models_by_name}
     if name.lower() not in folded:
-        raise InputError(f"{where}.model: unknown model {quoted(name)}", suggestion(name, catalogue.models_by_name))
+        names = (model.name for model in offered)
+        raise InputError(f"{where}.model: unknown model {quoted(name)}", suggestion(name, names))
     found = catalogue.checkpoints_by_model.get(folded[name.lower()], ())
     if not found:
         raise InputError(

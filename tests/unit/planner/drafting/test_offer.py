@@ -62,6 +62,14 @@ def test_published_heads_are_named_where_the_engine_can_draft_with_them() -> Non
     assert decided("4x H100 80GB HBM3", {**service, "engine": "llama.cpp"}).speculative == ""
 
 
+def test_a_head_of_the_catalogue_is_planned_offline() -> None:
+    head = {"kind": "eagle", "model": "lightseekorg/kimi-k2.6-eagle3-mla"}
+    plan = decided("8x H200", {"model": "Kimi-K2.6", "engine": "vllm", "speculative": head})
+    assert plan.verdict == "ok"
+    assert plan.speculative.startswith("3 tokens at once by lightseekorg/kimi-k2.6-eagle3-mla BF16 (6.0 GB); ")
+    assert '"method":"eagle3"' in plan.command[plan.command.index("--speculative-config") + 1]
+
+
 @pytest.mark.parametrize("model", ["GLM-4.7", "Hy3"])
 def test_layers_that_a_recipe_tells_of_can_draft(model: str) -> None:
     """Their stored configurations do not say how many there are."""

@@ -284,6 +284,27 @@ BAD_SERVICES: dict[str, tuple[Any, str, str]] = {
         f'{S}.model: unknown model "MiniMax-M2.4"',
         'try "MiniMax-M2.7"',
     ),
+    "an EAGLE head as the model": (
+        {"model": "lightseekorg/kimi-k2.6-eagle3-mla"},
+        f"{S}.model: kimi-k2.6-eagle3-mla is an EAGLE head, which only drafts tokens for another model",
+        'serve the model that it was trained for with "speculative": '
+        '{"kind": "eagle", "model": "kimi-k2.6-eagle3-mla"}',
+    ),
+    "an EAGLE head as the checkpoint": (
+        {"checkpoint": "lmsys/EAGLE3-gpt-oss-120b-bf16"},
+        f"{S}.checkpoint: EAGLE3-gpt-oss-120b is an EAGLE head, which only drafts tokens for another model",
+        'serve the model that it was trained for with "speculative": {"kind": "eagle", "model": "EAGLE3-gpt-oss-120b"}',
+    ),
+    "a model that is nearly an EAGLE head": (
+        {"model": "EAGLE3-gpt-oss-120"},
+        f'{S}.model: unknown model "EAGLE3-gpt-oss-120"',
+        'try "gpt-oss-120b"',
+    ),
+    "a draft model that is nearly an EAGLE head": (
+        {**MODEL, "speculative": {"kind": "eagle", "model": "EAGLE3-gpt-oss-120"}},
+        f'{S}.speculative.model: unknown model "EAGLE3-gpt-oss-120"',
+        'try "EAGLE3-gpt-oss-120b"',
+    ),
     "unknown checkpoint": (
         {"checkpoint": "lukealonso/MiniMax-M2.5-NVFP"},
         f'{S}.checkpoint: unknown checkpoint "lukealonso/MiniMax-M2.5-NVFP"',

@@ -7,7 +7,8 @@ from functools import partial
 from pyinfra.api import deploy
 
 from rigup import layout
-from rigup.operations.judgement import FileSource, can_judge, judged, step_name
+from rigup.operations.judgement import can_judge, judged, step_name
+from rigup.operations.weights.checkpoint import FileSource
 from rigup.plan import BoundPlan
 from rigup.preflight.checks import free_for
 from rigup.settings import HostSettings

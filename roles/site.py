@@ -24,6 +24,7 @@ from rigup.systemd.run_together import PROGRAM as WATCH
 from rigup.systemd.run_together import watch_of
 from roles.base import base
 from roles.gpus import broken_driver, gpus
+from roles.judgement import judgement
 from roles.monitoring import monitoring
 from roles.removed import no_gateway, removed, stopped
 from roles.service import moe_configs, service
@@ -114,10 +115,7 @@ def _serve(
         for checkpoint in plan.checkpoints:
             wheelhouse, limits = settings.packages.wheelhouse, settings.weights_limits
             weights(checkpoint, *settings.source_of(checkpoint.location), wheelhouse, *limits)
-        if plan.build.method == "wheel":
-            from roles.judgement import judgement  # hosts with llama.cpp have none
-
-            judgement(plan, name, plans, settings)
+        judgement(plan, name, plans, settings)
         if plan.moe_folder is not None:
             moe_configs(plan.moe_folder, f"{layout.BUILDS}/{name}")
         staged.append((plan, name))

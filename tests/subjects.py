@@ -50,6 +50,7 @@ PURPOSES: dict[str, tuple[str, ...]] = {
         "src/rigup/cli/judgement.py",
         "src/rigup/facts/judgement.py",
         "src/rigup/operations/judgement.py",
+        "src/rigup/operations/judges",
         "src/rigup/programs/judge",
         "src/rigup/run/judgement.py",
         "src/rigup/operations/builds/python.py",

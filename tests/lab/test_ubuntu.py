@@ -35,7 +35,19 @@ RIG_AND_MORE: dict[str, Any] = {
     "monitoring": {"dcgm_exporter": True},
     "gateway": {"port": 8080},
 }
-ROLES = ["base", "repository", "driver", "cuda", "power", "engine", "weights", "service", "gateway", "monitoring"]
+ROLES = [
+    "base",
+    "repository",
+    "driver",
+    "cuda",
+    "power",
+    "engine",
+    "weights",
+    "judgement",
+    "service",
+    "gateway",
+    "monitoring",
+]
 OF_THE_SYSTEM = "sha256sum /etc/netplan/* /etc/apt/sources.list /etc/apt/sources.list.d/ubuntu.sources"
 PODMAN = "Package: podman\\nVersion: 4.9.3\\nArchitecture: all\\nMaintainer: Lab\\nDescription: a stand-in\\n"
 IMAGE = f"""

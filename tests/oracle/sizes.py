@@ -2,9 +2,9 @@
 
     python -m tests.oracle.sizes FOLDER [--only WORDS] [--again]
 
-FOLDER gets the locked llama.cpp, compiled for CUDA with the lab's compiler, and the judge's program; the next run
-finds them there. Cards are simulated, files are holes (gguf_files.py), and nothing is loaded. It asks what was never
-asked or whose plan changed since. The answers are in answers/, a line each.
+FOLDER gets the locked llama.cpp, compiled, and the judge's program; the next run finds them there. Cards are simulated,
+files are holes (gguf_files.py), and nothing is loaded. It asks what was never asked or whose plan changed since. The
+answers are in answers/, a line each.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from typing import Any
 
 from rigup.cache import cache_folder
 from rigup.catalogue.checkpoint import CheckpointEntry
-from rigup.lab.gpus.description import NVML, describe
-from rigup.lab.packages import nvidia_repository_packages as packages
 from rigup.lock import load_lock
 from rigup.plan import Plan
-from rigup.programs.build_source import unpack
+from rigup.programs.build_source import JUDGE, compile_judge, unpack
+from rigup.programs.judge.llama_cpp import cards_text, sources
 from rigup.sources.archives import fetch_source
 from tests.oracle.ask import ANSWERS, ROOT, read_answers, write_answers
 from tests.oracle.gguf_files import METADATA, MIXES, make, metadata
@@ -38,17 +37,12 @@ from tests.published.catalogue import CONFIGS, MODELS, Published
 from tests.unit.planner.asking import catalogue, decided
 
 RELEASE = "b11434"
-PROGRAM = Path(__file__).parent / "judge/llama_cpp.cpp"
-TOOLKIT = ("cuda-nvcc-13-0", "cuda-cudart-13-0", "libcublas-13-0")
 LIBRARIES = ("llama-common", "llama")
-DRIVER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.178.04  Release"
 # Files whose entries are written by hand, of models that are stored nowhere else.
 BY_HAND = tuple(
     Published(name, M2, M2, {}, f"unsloth/{name}-GGUF", "minimax-m2")
     for name in ("MiniMax-M2", "MiniMax-M2.1", "MiniMax-M2.5", "MiniMax-M2.7")
 )
-# Where the simulated driver reads the cards from: the folder that a process runs in.
-HERE = ("-Wl,-soname,libcuda.so.1", '-DRIG="rig"', '-DSTATE="./"', "-DCUDA_DRIVER", '-DDRIVER_VERSION="580.178.04"')
 
 
 @dataclass(frozen=True)
@@ -67,9 +61,11 @@ class Sizing:
 
     @property
     def cards(self) -> str:
-        """Those that the service sees, as the lab describes them."""
-        names = [self.plan.rig.gpus[one.gpu].name for one in self.plan.memory]
-        return describe({"gpus": names}, "judge")
+        """Those that the service sees, as the judge reads them."""
+        rows = ((self.plan.rig.gpus[row.gpu], row.capacity_mib) for row in self.plan.memory)
+        return cards_text(
+            (memory, memory, gpu.compute_capability, gpu.unified_memory, gpu.name) for gpu, memory in rows
+        )
 
     @property
     def arguments(self) -> list[str]:
@@ -129,8 +125,8 @@ def sizings(names: Container[str] | None = None) -> Iterator[Sizing]:
 
 def judge_digest() -> str:
     """Of the programs that answer."""
-    own = (PROGRAM, Path(__file__).with_name("gguf_files.py"), NVML / "ggml_cuda.cpp", NVML / "cuda_rules.py")
-    return hashlib.sha256(b"".join(path.read_bytes() for path in own)).hexdigest()[:16]
+    own = json.dumps(sources(), sort_keys=True).encode() + Path(__file__).with_name("gguf_files.py").read_bytes()
+    return hashlib.sha256(own).hexdigest()[:16]
 
 
 def run(*words: str | Path, **options: Any) -> None:
@@ -138,50 +134,35 @@ def run(*words: str | Path, **options: Any) -> None:
     subprocess.run(["nice", *words], check=True, stdout=subprocess.DEVNULL, **options)
 
 
-def lay_out_toolkit(folder: Path) -> Path:
-    """Unpacks the lab's toolkit into a folder, and returns it."""
-    with tempfile.TemporaryDirectory() as scratch:
-        for package in packages.build("nvidia", packages.Site("debian12", b"", ""), Path(scratch)):
-            if package.path.name.startswith(TOOLKIT):
-                run("dpkg-deb", "--extract", package.path, folder)
-    return folder
-
-
 def build(folder: Path) -> Path:
-    """The judge's program in a folder that gets llama.cpp; compiled as the plan of an RTX 3090 has it."""
-    program, made = folder / "judge", folder / f"made-{judge_digest()}"
+    """The judge's program in a folder that gets llama.cpp, compiled as the plan of a processor has it."""
+    program, made = folder / JUDGE, folder / f"made-{judge_digest()}"
     if made.exists():
         return program
     folder.mkdir(parents=True, exist_ok=True)
-    cuda = lay_out_toolkit(folder / "root") / "usr/local/cuda-13.0"
-    run("gcc", "-shared", "-fPIC", "-O1", *HERE, "-o", folder / "libcuda.so.1", NVML / "libcuda.c")
     (source,) = (one for one in load_lock(ROOT / "rigup.lock").sources if one.engine == "llama.cpp")
     archive = fetch_source(source, cache_folder() / "sources", lambda done, total: None)
     tree = unpack(archive, source.root, folder / "source")
-    plan = decided("1x RTX 3090", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp", "quick_build": True})
+    plan = decided("none", {"model": "SmolLM2-135M-Instruct", "engine": "llama.cpp"})
     assert plan.build
-    (folder / "included.cmake").write_text(plan.build.cmake)
-    kept = [flag for flag in plan.build.flags if not flag.startswith("-DCMAKE_CUDA_COMPILER=")]
-    here = [f"-DCMAKE_CUDA_COMPILER={cuda}/bin/nvcc", f"-DCUDAToolkit_ROOT={cuda}"]
-    included = f"-DCMAKE_PROJECT_INCLUDE={folder}/included.cmake"
-    run("cmake", "-S", tree, "-B", folder / "build", "-G", "Ninja", *kept, *here, included)
+    registered = "-DCMAKE_CXX_FLAGS=-DGGML_USE_CUDA"
+    run("cmake", "-S", tree, "-B", folder / "build", "-G", "Ninja", *plan.build.flags, registered)
     run("cmake", "--build", folder / "build", "--target", *LIBRARIES)
-    headers = [f"-I{tree}/{name}" for name in ("include", "common", "ggml/include", "src", "vendor")]
-    archives = ["-Wl,--start-group", *sorted(map(str, (folder / "build").rglob("*.a"))), "-Wl,--end-group"]
-    libraries = [str(folder / "libcuda.so.1"), "-lgomp", "-lpthread", "-ldl", f"-Wl,-rpath,{folder}"]
-    run("g++", "-std=c++17", "-w", *headers, PROGRAM, "-o", program, *archives, *libraries)
+    why = compile_judge(sources(), tree, folder / "build", program)
+    assert not why, why
     made.touch()
     return program
 
 
 def ask(program: Path, sizing: Sizing, model: Path) -> dict[str, list[int]]:
     """Bytes of model, context and buffers, by device; a draft's own added to the latter two."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "rig").write_text(sizing.cards)
-        (Path(folder) / "loaded").write_text(f"{DRIVER}\n")
+    with tempfile.NamedTemporaryFile("w") as cards:
+        cards.write(sizing.cards)
+        cards.flush()
         words = [str(program), "sizes", "--model", str(model), *sizing.arguments]
-        variables = {key: value for key, value in os.environ.items() if not key.startswith(("LLAMA_", "CUDA_"))}
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=folder, env=variables)
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("LLAMA_", "CUDA_"))}
+        variables = kept | {"RIGUP_CARDS": cards.name}
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=variables)
     found: dict[str, list[int]] = {}
     for line in done.stdout.splitlines():
         what, device, *sizes = line.split()

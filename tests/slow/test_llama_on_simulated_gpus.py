@@ -1,7 +1,7 @@
 """The pinned llama.cpp as four RTX 3090 get it, from a bare machine on: the cards are the lab's, the answers are real.
 
-`rigup apply` installs the driver, compiles the build for CUDA with the lab's compiler, and serves tiny models of six
-classes of attention one after another over all cards, by the plan's own command line. Its answers are those of the same
+`rigup apply` installs the driver, compiles the build for CUDA with the lab's compiler, and serves tiny models of every
+class of attention one after another over all cards, by the plan's own command line. Its answers are those of the same
 program without cards. Only the checkpoints are made up (tests/tiny), and the hub a stand-in.
 """
 
@@ -24,6 +24,7 @@ from rigup import layout
 from rigup.cache import cache_folder
 from rigup.lab.packages.nvidia_repository import ensure, settings
 from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME
+from rigup.programs.build_source import JUDGE
 from rigup.project.inventory import toolkit_root
 from rigup.units import MIB
 from tests.lab.fleet import wait_for
@@ -45,10 +46,15 @@ SLOTS = 16
 SERVED: dict[str, tuple[str, dict[str, Any]]] = {
     "full": ("full", {}),
     "window": ("sliding_window", {}),
+    "chunked": ("chunked_local", {}),
+    "blocks": ("block_sparse", {}),
     "latent": ("latent", {}),
-    "gated-delta": ("gated_delta", {}),
-    "mamba2": ("mamba2", {}),
+    "indexed": ("latent_indexed", {}),
     "compressed": ("compressed_sparse", {}),
+    "gated-delta": ("gated_delta", {}),
+    "kimi-delta": ("kimi_delta", {}),
+    "mamba": ("mamba", {}),
+    "mamba2": ("mamba2", {}),
     "experts-on-host": ("gated_delta", {"flags": {"--n-cpu-moe": 2}}),
     "quantised-cache": ("sliding_window", {"kv_cache_type": "q8_0"}),
     "drafted": (
@@ -80,9 +86,13 @@ TOO_MANY_TOKENS = 32 * 2**20
 
 @dataclass(frozen=True)
 class Served:
-    """One service: its plan, the log of its start, MiB in use of each card, and what it answers, with and without."""
+    """One service: its plan, the log of its start, MiB in use of each card, and what it answers, with and without.
+
+    run: what the apply printed.
+    """
 
     plan: dict[str, Any]
+    run: str
     log: str
     used: list[int]
     answers: list[dict[str, Any]]
@@ -94,12 +104,12 @@ class CardsFleet(TinyFleet):
 
     gpus = CARDS
 
-    def serve(self, name: str) -> None:
-        """Writes the fleet with a service of SERVED."""
+    def serve(self, name: str, flags: dict[str, Any] | None = None) -> None:
+        """Writes the fleet with a service of SERVED. flags: what it has beside."""
         kind, more = SERVED[name]
         service = {"model": name_of(kind), "quick_build": True, "context": 8192, "concurrency": SLOTS}
         service["gpus"] = [0, 1, 2, 3]
-        flags = {"--verbosity": 4, "--cache-ram": 0, **more.get("flags", {})}
+        flags = {"--verbosity": 4, "--cache-ram": 0, **more.get("flags", {}), **(flags or {})}
         self.describe_services({"chat": {**service, **more, "flags": flags}}, self.hub.url, self.more())
 
     def kept(self) -> Path:
@@ -186,7 +196,13 @@ def fleet(labs_can_run: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         if fleet.kept().exists():
             fleet.give_build()
         services = {
-            kind.replace("_", "-"): {"model": name_of(kind), "quick_build": True, "port": 8000 + card, "gpus": [card]}
+            kind.replace("_", "-"): {
+                "model": name_of(kind),
+                "quick_build": True,
+                "port": 8000 + card,
+                "gpus": [card],
+                "flags": {"--cache-ram": 0},
+            }
             for card, kind in enumerate(kinds)
         }
         fleet.gpus = f"{len(kinds)}x RTX 3090"
@@ -203,11 +219,11 @@ def served(fleet: CardsFleet) -> dict[str, Served]:
         began = time.monotonic()
         fleet.serve(name)
         (plan,) = fleet.plans().values()
-        fleet.apply("--reboot", seconds=COLD_SECONDS)
+        run = fleet.apply("--reboot", seconds=COLD_SECONDS)
         if not fleet.kept().exists():
             fleet.keep_build()
         used, log, answers = fleet.used(), fleet.start_log(), fleet.answers(8000)
-        found[name] = Served(plan, log, used, answers, fleet.answers_without_cards())
+        found[name] = Served(plan, run.text, log, used, answers, fleet.answers_without_cards())
         print(f"{name}: {time.monotonic() - began:.0f} s, {used} MiB, {[answer['content'] for answer in answers]}")
     return found
 
@@ -249,6 +265,41 @@ def test_each_card_holds_what_the_plan_says(name: str, served: dict[str, Served]
         assert kept == pytest.approx(gpu["kv_cache_mib"], abs=1)
         assert found["model"][card] == pytest.approx(gpu["weights_mib"], abs=1)
         assert found["compute"][card] <= gpu["overhead_mib"] - RUNTIME_MIB
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_judge_says_beforehand_what_the_fullest_card_then_holds(name: str, served: dict[str, Served]) -> None:
+    """To a tenth of a GiB, which is how it says it."""
+    lines = [line for line in served[name].run.splitlines() if " the plan" in line]
+    (said,) = re.findall(r"takes the plan: [\d.]+ GiB \((.*?)\) on the fullest GPU", "".join(lines)) or lines
+    weights, cache, buffers, _ = (float(number) for number in re.findall(r"[\d.]+", said))
+    held: dict[str, list[float]] = {}
+    for number, part, mib in BUFFER.findall(served[name].log):
+        kind = 0 if part == "model" else 2 if part == "compute" else 1
+        held.setdefault(number, [0.0] * 3)[kind] += float(mib) / 1024
+    assert any((weights, cache, buffers) == pytest.approx(card, abs=0.06) for card in held.values()), (said, held)
+
+
+def test_what_llama_cpp_refuses_changes_nothing(fleet: CardsFleet, served: dict[str, Served]) -> None:
+    *_, last = SERVED
+    release = fleet.host.tell("readlink /etc/rigup/services/chat/current")
+    asked = fleet.rigup("plan", "--ask", fleet.host.name, "--json", seconds=COLD_SECONDS)
+    (said,) = asked.json["hosts"][0]["services"]
+    assert (said["asked"], said["refusal"], said["failed"]) == (True, "", "")
+    assert said["kv_cache_mib"] > 0 and said["buffers_mib"] > 0
+
+    fleet.serve(last, {"--override-kv": "no-such-kind"})
+    (error,) = fleet.apply(expect=1).json["hosts"][0]["errors"]
+    assert 'refuses chat: error while handling argument "--override-kv"' in error["message"]
+    assert error["hint"].endswith('allow = ["engine-judgement"]')
+    assert fleet.host.tell("readlink /etc/rigup/services/chat/current") == release
+
+
+def test_a_build_that_has_no_judge_is_served_all_the_same(fleet: CardsFleet, served: dict[str, Served]) -> None:
+    """As every build is that an earlier rigup compiled."""
+    fleet.host.tell(f"rm {layout.BUILDS}/*/bin/{JUDGE}")
+    fleet.serve(next(iter(SERVED)), {"--cache-reuse": 256})
+    assert "its build has no judge" in fleet.apply().text
 
 
 def test_a_cache_that_no_card_has_room_for_is_named(fleet: CardsFleet, served: dict[str, Served]) -> None:

@@ -62,6 +62,8 @@ def as_json(found: JudgementRun) -> dict[str, Any]:
                 "refusal": judgement.refusal if judgement else "",
                 "failed": judgement.failed if judgement else "",
                 "weights_mib": judgement.weights_mib if judgement else None,
+                "kv_cache_mib": judgement.fullest.cache if judgement and judgement.fullest else None,
+                "buffers_mib": judgement.fullest.buffers if judgement and judgement.fullest else None,
                 "kv_tokens": judgement.tokens if judgement else None,
                 "planned_kv_tokens": plan.kv_tokens,
                 "kernels": judgement.kernels if judgement else {},

@@ -65,8 +65,10 @@ def shared_gpu_notes(
     return room_notes(plans, probe, _leaving(probe, plans, remove, disabled)[1])
 
 
-def free_for(plan: Plan, plans: tuple[Plan, ...], remove: bool, disabled: tuple[str, ...], probe: Probe) -> int | None:
-    """MiB that a plan's fullest card has free, with what services of the plans hold; None where no card answers.
+def free_for(
+    plan: Plan, plans: tuple[Plan, ...], remove: bool, disabled: tuple[str, ...], probe: Probe
+) -> tuple[int, ...]:
+    """MiB that each card of a plan has free, with what services of the plans hold; () where no card answers.
 
     remove, disabled: as for `preflight`.
     """

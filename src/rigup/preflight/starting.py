@@ -50,15 +50,12 @@ def room_notes(plans: tuple[Plan, ...], probe: Probe, leaving: Collection[str]) 
             yield f"warning: {_mode_text(gpu)}; to change it: {_default_mode(gpu)}"
 
 
-def free_mib(plans: tuple[Plan, ...], plan: Plan, probe: Probe, leaving: Collection[str]) -> int | None:
-    """The least that a card of a plan has free, with what services of these plans hold; None where no card answers."""
+def free_mib(plans: tuple[Plan, ...], plan: Plan, probe: Probe, leaving: Collection[str]) -> tuple[int, ...]:
+    """What each card of a plan that answers has free, with what services of these plans hold."""
     own = _own_units(plans, leaving)
-    return min(
-        (
-            (gpu.memory_total_mib or 0) - (gpu.memory_reserved_mib or 0) - (_held_by_others(probe, gpu, own, need) or 0)
-            for _, gpu, need in _cards_of_plans((plan,), probe)
-        ),
-        default=None,
+    return tuple(
+        (gpu.memory_total_mib or 0) - (gpu.memory_reserved_mib or 0) - (_held_by_others(probe, gpu, own, need) or 0)
+        for _, gpu, need in _cards_of_plans((plan,), probe)
     )
 
 

@@ -3,9 +3,10 @@
 usage: build_source.py JOB.json
 
 The job: {"archive", "sha256", "root", "flags": [cmake flags], "cmake": text for CMake to read after each project(),
-"targets": [...], "library": null or {"path": of a wheel, "sha256", "folder": in it, "file": in that}, "work": folder
-for the build, "result": folder to install to, "check": argv whose output must contain "expect"}. Archive and wheel are
-verified first; `result` gets a manifest.json last, so a result without one is unfinished.
+"targets": [...], "library": null or {"path": of a wheel, "sha256", "folder": in it, "file": in that}, "judge": {} or
+by name the text of the files that a judge is compiled from, "work": folder for the build, "result": folder to install
+to, "check": argv whose output must contain "expect"}. Archive and wheel are verified first; `result` gets a
+manifest.json last, so a result without one is unfinished.
 
 The library is unpacked below the build tree, to the folder that {library} in flags stands for, so that CMake does not
 write that path into programs. It is copied to them.
@@ -36,6 +37,9 @@ else:
 # memory. Source: ggml-org/llama.cpp#13375.
 MIB_OF_NVCC = 3072
 CUDA = "-DGGML_CUDA=ON"
+JUDGE = "rigup-judge"
+# Where llama.cpp's headers are that a judge includes, from the top of its tree.
+HEADERS = ("include", "common", "ggml/include", "ggml/src", "src", "vendor")
 STEP = re.compile(r"^\[(\d+)/(\d+)\]\s*(.*)")
 
 
@@ -83,6 +87,38 @@ def run(command: list[str]) -> None:
         sys.exit(f"{command[0]} {command[1]}: exit status {process.returncode}: {last}")
 
 
+def compile_judge(sources: dict[str, str], tree: Path, build: Path, program: Path) -> str:
+    """Compiles a judge against llama.cpp's tree and its build, with cards that are simulated; returns why it failed.
+
+    The judge has the backend that would be CUDA's, so that nothing of ggml-cuda is linked.
+    """
+    folder = build / "judge"
+    folder.mkdir(exist_ok=True)
+    for name, text in sources.items():
+        (folder / name).write_text(text)
+    archives = sorted(path for path in build.rglob("*.a") if path.name != "libggml-cuda.a")
+    own = sorted(folder / name for name in sources if name.endswith(".cpp"))
+    command = [
+        "g++",
+        "-std=c++17",
+        "-O1",
+        "-s",
+        "-w",
+        f"-I{folder}",
+        *(f"-I{tree / name}" for name in HEADERS),
+        *map(str, own),
+    ]
+    command += ["-o", str(program), "-Wl,--start-group", *map(str, archives), "-Wl,--end-group"]
+    command += ["-lgomp", "-lpthread", "-ldl"]
+    with (folder / "cuda_rules.h").open("w") as rules:
+        words = [sys.executable, str(folder / "cuda_rules.py"), str(tree / "ggml/src/ggml-cuda")]
+        done = subprocess.run(words, stdout=rules, stderr=subprocess.PIPE, text=True)
+    if not done.returncode:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace")
+    lines = [line for line in done.stderr.splitlines() if re.search(r"error|nothing begins", line)] or [done.stderr]
+    return lines[0] or "no message" if done.returncode else ""
+
+
 def at_once(flags: list[str]) -> tuple[str, ...]:
     """How many compilers run at once: as many as ninja thinks right; with CUDA no more than fit into the memory."""
     cores, total_mib = os.cpu_count() or 1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
@@ -115,6 +151,10 @@ def main(job: dict[str, Any]) -> None:
     if unpacked:
         found = unpacked / library["file"]
         shutil.copy2(found, result / "bin" / found.name)
+    if job["judge"]:
+        notify_status("compiling the judge")
+        if why := compile_judge(job["judge"], tree, build, result / "bin" / JUDGE):
+            print(f"no judge: {why}", flush=True)  # the release serves without one
     output = answer_of(result, job["check"], job["expect"])
     (result / "manifest.json").write_text(
         json.dumps({**job["manifest"], "version_output": output}, indent=1, sort_keys=True)

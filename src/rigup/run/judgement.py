@@ -8,7 +8,8 @@ from rigup.facts.judgement import Judgement
 from rigup.facts.probe import Probe
 from rigup.host import Host
 from rigup.operations.builds.source import name_of
-from rigup.operations.judgement import FileSource, ask, can_judge
+from rigup.operations.judgement import ask, can_judge
+from rigup.operations.weights.checkpoint import FileSource
 from rigup.plan import BoundPlan, Finding
 from rigup.preflight.checks import free_for
 from rigup.run.runner import Run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rigup.facts.bounds import Unreadable
-from rigup.facts.judgement import Judgement, parse
+from rigup.facts.judgement import CardUse, Judgement, parse, parse_sizes
 
 MIB = 1 << 20
 
@@ -112,3 +112,75 @@ def test_what_ends_after_the_cache_is_laid_out_is_nothing() -> None:
 def test_anything_else_is_unreadable(text: str) -> None:
     with pytest.raises(Unreadable, match="the judge's answer"):
         parse(text, "vllm")
+
+
+LOADED = """ggml_cuda_init: found 2 CUDA devices (simulated):
+model CUDA0 10737418240 1073741824 536870912
+model CUDA1 10737418240 2147483648 536870912
+model Host 1000 0 2000
+own-draft CUDA1 10737418240 104857600 209715200
+exit 0
+"""
+
+
+def test_sizes_of_llama_cpp_are_those_of_the_card_with_the_least_room() -> None:
+    found = parse_sizes(LOADED, (3, 7), (20_000, 20_000), (400, 400))
+    assert found == Judgement(weights_mib=10240, fullest=CardUse(10240, 2048 + 100, 512 + 200, 400))
+    fuller = parse_sizes(LOADED, (3, 7), (13_000, 20_000), (400, 400))
+    assert fuller.fullest == CardUse(10240, 1024, 512, 400)
+
+
+def test_sizes_beyond_what_is_free_are_a_refusal() -> None:
+    found = parse_sizes(LOADED, (3, 7), (20_000, 13_000), (400, 400))
+    assert found.refusal == (
+        "GPU 7 needs 13.2 GiB (10.0 of weights, 2.1 of KV cache, 0.7 of buffers, 0.4 counted for CUDA), "
+        "and 12.7 GiB are free"
+    )
+    assert not parse_sizes(LOADED, (3, 7), (), (400, 400)).refusal, "what is free is not known"
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("error: invalid argument: --no-such\nexit 2\n", "error: invalid argument: --no-such"),
+        (
+            'error while handling argument "--ctx-size": stoi\n\nusage:\nexit 2\n',
+            'error while handling argument "--ctx-size": stoi',
+        ),
+        (
+            "0.00.1 E llama_model_load: error loading model: unknown model architecture: 'new'\nexit 1\n",
+            "unknown model architecture: 'new'",
+        ),
+        (
+            "0.1 E llama_init_from_model: quantized V cache requires Flash Attention\nexit 1\n",
+            "quantized V cache requires Flash Attention",
+        ),
+    ],
+)
+def test_what_llama_cpp_does_not_take_is_in_its_words(text: str, refusal: str) -> None:
+    assert parse_sizes(text, (0,), (), (0,)) == Judgement(refusal=refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "failed"),
+    [
+        ("", "no answer"),
+        (
+            "E llama_model_load: error loading model: llama_model_loader: failed to load model from a.gguf\nexit 1\n",
+            "E llama_model_load: error loading model: llama_model_loader: failed to load model from a.gguf",
+        ),
+        ("model CUDA0 1 2 3\nggml.c:83: GGML_ASSERT(a) failed\nexit 134\n", "ggml.c:83: GGML_ASSERT(a) failed"),
+        ("model CUDA0 1 2 3\n", "model CUDA0 1 2 3"),
+        (
+            'error while handling argument "--slot-save-path": not a directory: /var/x\nexit 2\n',
+            'error while handling argument "--slot-save-path": not a directory: /var/x',
+        ),
+    ],
+)
+def test_a_judge_of_llama_cpp_that_fails_is_no_refusal(text: str, failed: str) -> None:
+    assert parse_sizes(text, (0,), (), (0,)) == Judgement(failed=failed)
+
+
+def test_absurd_sizes_are_unreadable() -> None:
+    with pytest.raises(Unreadable, match="CUDA0: a number is too large"):
+        parse_sizes(f"model CUDA0 {10**20} 0 0\nexit 0\n", (0,), (), (0,))

@@ -10,12 +10,16 @@ import pytest
 
 from rigup.errors import HostFailed
 from rigup.facts.gpus import ProbedGpu
-from rigup.facts.judgement import Judgement
+from rigup.facts.judgement import CardUse, Judgement
 from rigup.facts.probe import Probe
 from rigup.operations import judgement
-from rigup.operations.judgement import FileSource, can_judge, case_of, refusal, text_of
+from rigup.operations.judgement import can_judge, refusal, text_of
+from rigup.operations.judges.environment import case_of
+from rigup.operations.judges.llama_cpp import arguments
+from rigup.operations.weights.checkpoint import FileSource
 from rigup.plan import Plan
 from rigup.programs import judge
+from rigup.programs.judge.llama_cpp import cards_text, sources
 from tests.unit.planner.asking import decided
 
 CARDS = [
@@ -59,13 +63,29 @@ def test_what_is_free_is_at_most_what_a_card_has(plan: Plan) -> None:
     assert case_of(plan, CARDS, 99_999)["gpu"]["free_mib"] == 81059
 
 
-def test_only_engines_from_wheels_for_gpus_have_a_judge(plan: Plan) -> None:
+def test_builds_for_gpus_have_a_judge(plan: Plan) -> None:
     assert plan.build and plan.checkpoint
     pinned = plan.model_copy(update={"checkpoint": plan.checkpoint.model_copy(update={"revision": "1" * 40})})
     assert can_judge(pinned)
     assert not can_judge(plan), "nothing is pinned"
-    for other in ({"method": "image"}, {"variant": "cpu"}, {"engine": "llama.cpp"}):
+    for other in ({"method": "image"}, {"variant": "cpu"}):
         assert not can_judge(pinned.model_copy(update={"build": plan.build.model_copy(update=other)}))
+    assert can_judge(pinned.model_copy(update={"build": plan.build.model_copy(update={"method": "source"})}))
+    unpinned = pinned.model_copy(update={"draft": plan.checkpoint})
+    assert not can_judge(unpinned), "of what drafts, no files are pinned"
+
+
+def test_the_judge_of_llama_cpp_gets_the_servers_words_but_for_what_systemd_has() -> None:
+    words = ("--model", "/w/org/name/1/a.gguf", "--api-key-file", "/run/key", "-md", "/w/org/other/2/b.gguf", "/w/x")
+    given = arguments(words, {"/w/org/name/1": "/judged/0", "/w/org/other/2": "/w/org/other/2"})
+    assert given == ["--model", "/judged/0/a.gguf", "-md", "/w/org/other/2/b.gguf", "/w/x"]
+
+
+def test_cards_are_a_line_each() -> None:
+    assert cards_text([(24576, 20000, "8.6", False, "RTX 3090"), (100, 50, "12.1", True, "GB10")]) == (
+        "24576 20000 8 6 0 RTX 3090\n100 50 12 1 1 GB10\n"
+    )
+    assert set(sources()) == {"cards.cpp", "cuda_rules.py", "ggml_cuda.cpp", "sizes.cpp"}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +95,10 @@ def test_only_engines_from_wheels_for_gpus_have_a_judge(plan: Plan) -> None:
         (
             "max_num_seqs (1024) exceeds available Mamba cache blocks (157)",
             'add "--max-num-seqs": "157" to its flags; ',
+        ),
+        (
+            "GPU 1 needs 24.1 GiB (...), and 23.0 GiB are free",
+            "set a smaller context, or stop what holds memory of the cards: nvidia-smi names it; ",
         ),
         ("unrecognized arguments: --no-such", "change what it names; "),
     ],
@@ -92,6 +116,11 @@ def test_a_sentence_says_what_the_engine_counts(plan: Plan) -> None:
     assert text.endswith("; attention FLASH_ATTN")
 
 
+def test_a_sentence_says_what_the_fullest_card_holds(plan: Plan) -> None:
+    text = text_of(plan, Judgement(weights_mib=2048, fullest=CardUse(2048, 1024, 512, 256)))
+    assert ": 3.8 GiB (2.0 of weights, 1.0 of KV cache, 0.5 of buffers, 0.2 counted for CUDA) " in text
+
+
 class NamedHost:
     """Stands for a connected host, of which only the name is asked."""
 
@@ -104,7 +133,7 @@ def carried_out(monkeypatch: pytest.MonkeyPatch, plan: Plan, said: Judgement) ->
     monkeypatch.setattr(judgement, "read_probe", lambda host: Probe())
     monkeypatch.setattr(judgement, "ask", lambda *arguments: said)
     monkeypatch.setattr(judgement, "report", lambda progress: logged.append(progress.text))
-    judgement._judge(NamedHost(), plan, "vllm-0.33.0-0", lambda probe: None, FileSource("http://hub"))  # type: ignore[arg-type]
+    judgement._judge(NamedHost(), plan, "vllm-0.33.0-0", lambda probe: (), FileSource("http://hub"))  # type: ignore[arg-type]
     return logged
 
 

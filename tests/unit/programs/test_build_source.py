@@ -51,6 +51,7 @@ def job(folder: Path, **more: Any) -> dict[str, Any]:
         "cmake": "set(Y 2)\n",
         "targets": ["server"],
         "library": None,
+        "judge": {},
         "work": str(folder / "work"),
         "result": str(folder / "result"),
         "check": ["bin/server"],
@@ -94,6 +95,29 @@ def test_a_wheel_that_is_not_the_locked_one_ends_the_build_before_it_begins(told
     with pytest.raises(SystemExit, match=r"^some\.whl: sha256 is .*, not the locked 0000"):
         build_source.main(job(tmp_path, library=wrong))
     assert not told.exists() and not (tmp_path / "result").exists()
+
+
+RULES = """import sys
+sys.exit("fattn.cu: nothing begins with bool x") if "{why}" else print("static int rule;")
+"""
+
+
+@pytest.mark.parametrize(
+    ("why", "program", "printed"),
+    [
+        ("", '#include "cuda_rules.h"\nint main() { return rule; }', ""),
+        ("", "int main() { return moved(); }", "no judge: "),
+        ("gone", "int main() {}", "no judge: fattn.cu: nothing begins with bool x"),
+    ],
+)
+def test_a_judge_that_does_not_compile_keeps_no_build_from_being_made(
+    why: str, program: str, printed: str, told: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = {"cuda_rules.py": RULES.format(why=why), "judge.cpp": program}
+    build_source.main(job(tmp_path, judge=sources))
+    kept = {path.name for path in (tmp_path / "result/bin").iterdir()}
+    assert kept == ({"server"} if printed else {"server", build_source.JUDGE})
+    assert printed in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

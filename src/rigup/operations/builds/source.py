@@ -31,6 +31,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, counting, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Build
+from rigup.programs.judge.llama_cpp import sources as judge_sources
 from rigup.settings import CONTROLLER, Builder, PackageSource
 
 if TYPE_CHECKING:
@@ -195,6 +196,7 @@ def compile_job(
         "flags": build.flags,
         "cmake": build.cmake,
         "targets": build.targets,
+        "judge": judge_sources() if build.variant == "cuda" else {},
         "library": library and {"path": wheel, **library.model_dump(include={"sha256", "folder", "file"})},
         "work": work,
         "result": result,

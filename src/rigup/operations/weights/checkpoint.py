@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Generator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from rigup.operations.primitives import jobs, remote
 from rigup.operations.primitives.progress import Progress, report
 from rigup.operations.primitives.steps import step
 from rigup.plan import Checkpoint
+from rigup.programs import program_file
 from rigup.service import blobs_address
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ SMALL = 2**26
 """Bytes: tokenizers are smaller, and shards of weights larger or named as such."""
 _WEIGHTS = (".safetensors", ".gguf", ".bin", ".pt", ".pth")
 _PROGRAM = ("python3", f"{layout.PROGRAMS}/fetch_weights.py")
+_HEADS = "fetch_heads.py"
 
 
 @operation()
@@ -90,23 +93,47 @@ def _job(checkpoint: Checkpoint, hub: str, token_file: str | None) -> dict[str, 
     }
 
 
-def fetch_small_files(
-    host: Host, checkpoint: Checkpoint, folder: str, hub: str, token_file: str | None, wheelhouse: Path | None
-) -> None:
-    """Downloads what is not weights into a folder of its own, which the worker may write beside. Arguments: as above.
+@dataclass(frozen=True)
+class FileSource:
+    """Where a checkpoint's files come from; as for `checkpoint_files`."""
 
-    Raises HostFailed.
-    """
-    job = _job(checkpoint, hub, token_file)
+    hub: str
+    token_file: str | None = None
+    wheelhouse: Path | None = None
+
+
+def fetch_small_files(host: Host, checkpoint: Checkpoint, folder: str, source: FileSource) -> None:
+    """Downloads what is not weights into a folder of its own, which the worker may write beside. Raises HostFailed."""
+    job = _job(checkpoint, source.hub, source.token_file)
     small = [file for file in job["files"] if file["size"] <= SMALL and not file["path"].endswith(_WEIGHTS)]
     job |= {"folder": folder, "files": small}
     unit = layout.job_unit("weights", f"small-{checkpoint_key(checkpoint)}")
     path = layout.job_file(unit)
     remote.make_folders(host, layout.JOBS)
     remote.write_file(host, path, json.dumps(job))
-    if wheelhouse:
-        _send(host, job, wheelhouse, None)
+    if source.wheelhouse:
+        _send(host, job, source.wheelhouse, None)
     jobs.run(host, _download(unit, path, job, (folder.rpartition("/")[0],)))
+
+
+def fetch_heads(host: Host, checkpoint: Checkpoint, folder: str, source: FileSource) -> None:
+    """Downloads the beginnings of GGUF files, each as long as its file but for a hole, into a folder of its own.
+
+    They are not verified: only what an unprivileged program reads of them is used, to judge a plan. Raises HostFailed.
+    """
+    job = _job(checkpoint, source.hub, source.token_file) | {"folder": folder}
+    unit = layout.job_unit("weights", f"heads-{checkpoint_key(checkpoint)}")
+    path = layout.job_file(unit)
+    remote.make_folders(host, layout.JOBS)
+    remote.send_file(host, program_file(_HEADS), f"{layout.PROGRAMS}/{_HEADS}")
+    remote.write_file(host, path, json.dumps(job))
+    if source.wheelhouse:
+        from rigup.operations.weights.upload import send_heads
+
+        send_heads(host, job, source.wheelhouse)
+    command = ("python3", f"{layout.PROGRAMS}/{_HEADS}", path)
+    writable = (folder.rpartition("/")[0],)
+    jobs.run(host, replace(_download(unit, path, job, writable), command=command))
 
 
 def _download(unit: str, path: str, job: dict[str, Any], writable: tuple[str, ...]) -> jobs.Job:

@@ -61,6 +61,19 @@ def offered_bytes(checkpoint: Checkpoint, wheelhouse: Path) -> int:
     return sum(file["size"] for file in offered(job, wheelhouse)) if checkpoint.revision else 0
 
 
+def send_heads(host: Host, job: dict[str, Any], wheelhouse: Path) -> None:
+    """Sends the beginnings of the files of a job that the wheelhouse has, to its folder. Raises HostFailed."""
+    from rigup.programs.weights.fetch_heads import head_bytes
+
+    for place, file in enumerate(job["files"]):
+        if file not in offered(job, wheelhouse):
+            continue
+        target = f"{job['folder']}/{file['path']}"
+        remote.script(host, '"$@"', *_as_worker(_PLACE, target), doing=f"making {target}")
+        with (_source(job, wheelhouse) / file["path"]).open("rb") as content:
+            _append(host, target, 0, content.read(head_bytes(file["size"], place)), file["path"])
+
+
 def send_weights(host: Host, job: dict[str, Any], wheelhouse: Path, paths: Collection[str] | None = None) -> None:
     """Sends the files that the host lacks and the wheelhouse has, as parts that the download continues.
 

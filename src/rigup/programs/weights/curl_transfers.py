@@ -42,7 +42,7 @@ max-filesize = {size}
 write-out = "%{{stderr}}{fields}\\n"
 proto = "{schemes}"
 speed-time = {stall_s}
-continue-at = -
+{which}
 globoff
 fail
 http1.1
@@ -79,15 +79,23 @@ class Transfer:
 
 
 def configuration(
-    url: str, part: Path, size: int, stall_s: int, token: str | None, bytes_per_second: int = 0, peer: bool = False
+    url: str,
+    part: Path,
+    size: int,
+    stall_s: int,
+    token: str | None,
+    bytes_per_second: int = 0,
+    peer: bool = False,
+    most: int = 0,
 ) -> str:
     """curl's configuration file for one download.
 
     part: the target file, which curl continues if it exists. size: its bytes when complete. bytes_per_second: 0 for no
-    limit. peer: whether a peer is the source.
+    limit. peer: whether a peer is the source. most: only that many bytes from the beginning on, 0 for all.
     """
     target = str(part).replace("\\", "\\\\").replace('"', '\\"')
     values = {"url": url, "part": target, "size": size, "stall_s": stall_s}
+    values["which"] = f"range = 0-{most - 1}" if most else "continue-at = -"
     values["fields"] = "\\t".join(FIELDS)
     values["schemes"] = "=https" if url.startswith("https:") else "=https,http"
     config = "silent\nno-progress-meter\n" + (SECTION + (PEER if peer else HUB)).format(**values)

@@ -36,13 +36,13 @@ if __package__:
     from rigup.programs.unit_status import notify_status
     from rigup.programs.weights import curl_transfers as curl
     from rigup.programs.weights import weights_folder as weights
-    from rigup.programs.weights.hub_access import denial, read_token
+    from rigup.programs.weights.hub_access import configuration, denial
     from rigup.programs.weights.weights_folder import FetchError, FetchJob, File, Receipt, size_of, sync_folder
 else:  # a host has the programs in one folder, without rigup, and no bytecode
     sys.dont_write_bytecode = True
     import curl_transfers as curl  # type: ignore[import-not-found, no-redef]
     import weights_folder as weights  # type: ignore[import-not-found, no-redef]
-    from hub_access import denial, read_token  # type: ignore[import-not-found, no-redef]
+    from hub_access import configuration, denial  # type: ignore[import-not-found, no-redef]
     from unit_status import notify_status  # type: ignore[import-not-found, no-redef]
     from weights_folder import FetchError, FetchJob, File, Receipt, size_of, sync_folder  # type: ignore[no-redef]
 
@@ -293,11 +293,7 @@ class Fetch:
 
     def hub_transfer(self, file: File, part: Path | None = None) -> str:
         """curl's configuration for a file from the hub; part: the file to write to, if not the usual one."""
-        job = self.job
-        url = f"{job.hub}/{job.repo}/resolve/{job.revision}/{urllib.parse.quote(file.path)}"
-        url = f"{job.blobs}/sha256:{file.sha256}" if job.blobs else url
-        token = read_token(job.token_file) if job.token_file else None
-        return curl.configuration(url, part or self.part(file), file.size, job.stall_s, token, job.hub_bytes_per_second)
+        return configuration(self.job, file, part or self.part(file))
 
     def transfer(self, lock: int, batch: list[File]) -> None:
         """Downloads each file of a batch once, `hub_transfers` at a time, and hashes complete files meanwhile."""

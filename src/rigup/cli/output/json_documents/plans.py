@@ -213,6 +213,7 @@ class JudgedService(TypedDict):
     """What an engine on a host says of a plan. asked: whether it has a judge. failed: why it said less; "" for nothing.
 
     weights_mib: of the fullest rank. kv_tokens: as the engine counts them, planned_kv_tokens: as the plan does.
+    kv_cache_mib, buffers_mib: of llama.cpp's card with the least room to spare.
     """
 
     service: str
@@ -222,6 +223,8 @@ class JudgedService(TypedDict):
     refusal: str
     failed: str
     weights_mib: int | None
+    kv_cache_mib: int | None
+    buffers_mib: int | None
     kv_tokens: int | None
     planned_kv_tokens: int | None
     kernels: dict[str, tuple[str, ...]]

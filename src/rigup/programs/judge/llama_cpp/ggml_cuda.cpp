@@ -1,9 +1,11 @@
 /*
- * What the lab's nvcc compiles in place of llama.cpp's ggml-cuda.cu: the CUDA backend of ggml for simulated GPUs.
+ * The CUDA backend of ggml for simulated GPUs: what the lab's nvcc compiles in place of llama.cpp's ggml-cuda.cu, and what
+ * the judge is linked with (docs/judges.md).
  *
  * Which operations run on a card, how many bytes a tensor needs there and how long it lives is decided by ggml-cuda's
  * own functions (cuda_rules.h, taken out of the same source tree by cuda_rules.py), so that buffers are the real ones.
- * Memory is the lab's libcuda.so.1's. What it computes, ggml's CPU backend computes, on memory that both can read.
+ * Memory is that of the lab's libcuda.so.1, or of cards.cpp. What it computes, ggml's CPU backend computes, on memory
+ * that both can read.
  *
  * Not simulated: CUDA's own context and pools, speed, errors of kernels.
  */

@@ -1,11 +1,12 @@
 /*
  * What llama.cpp's own code says of a file and of a server's command line, without loading weights:
  *
- *   llama_cpp tensors FILE        name and shape of each tensor that its loader wants for a GGUF file with metadata alone
- *   llama_cpp types FILE FTYPE    the log of what llama-quantize would do, which names the type of each tensor
- *   llama_cpp sizes ARGUMENTS     of llama-server: what model, context and buffers take of each device, in bytes
+ *   rigup-judge tensors FILE        name and shape of each tensor that its loader wants for a GGUF file with metadata alone
+ *   rigup-judge types FILE FTYPE    the log of what llama-quantize would do, which names the type of each tensor
+ *   rigup-judge sizes ARGUMENTS     of llama-server: what model, context and buffers take of each device, in bytes
  *
  * "sizes" does what llama-server does up to the load (tools/server/server.cpp and server-context.cpp, common/common.cpp).
+ * Cards are those of cards.cpp, on the rules of ggml_cuda.cpp: no file needs more than its header.
  */
 #include "arg.h"
 #include "common.h"

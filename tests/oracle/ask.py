@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -85,6 +86,12 @@ def in_order(wanted: list[Pair], seen: Counter[KernelKey]) -> list[Pair]:
     return sorted(wanted, key=lambda pair: ranks[pair.name])
 
 
+def without_paths(line: str, environment: Path) -> str:
+    """An answer without the paths of the machine that gave it."""
+    line = line.replace(str(environment), "ENVIRONMENT").replace(str(Path.home()), "~")
+    return re.sub(r"/tmp/judge-\w+", "CHECKPOINT", line)
+
+
 def ask(
     environment: Path, engine: EngineName, group: list[Pair], rooms: Mapping[str, int] | None = None
 ) -> Iterator[tuple[Pair, dict[str, Any]]]:
@@ -110,7 +117,7 @@ def ask(
         process.stdin.close()
         try:
             for pair, line in zip(group, process.stdout, strict=False):
-                row = json.loads(line)
+                row = json.loads(without_paths(line, environment))
                 assert row["id"] == pair.name, row
                 row["kernels"] = asdict(read_kernels([*row.pop("log", ()), *settled_lines(row.get("settled", {}))]))
                 yield pair, {**row, "asked": pair.digest, "cache_mib": given[pair.name], "judge": judge}

@@ -27,6 +27,10 @@ REFUSED: dict[EngineName, dict[str, str]] = {
         "'quantization_config'",
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT_TOO,
         "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": _SHORT_TOO,
+        "MiniMaxAI/MiniMax-M3": "CLIPVisionConfig.__init__() missing",
+        "nvidia/MiniMax-M3-NVFP4": "CLIPVisionConfig.__init__() missing",
+        "XiaomiMiMo/MiMo-V2.5": "unhashable type: 'dict'",
+        "Qwen/Qwen3.5-397B-A17B-FP8": "Unknown RoPE scaling type, rope_scaling is {}",
     },
 }
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
@@ -37,10 +41,27 @@ TOKENS = {
         "planned, equal in 0.33.0: unexplained",
     },
 }
-"""By release of vLLM, plans whose cache holds another number of tokens."""
+"""By release, plans whose cache holds another number of tokens, by the beginning of their name."""
 
-WEIGHTS: dict[str, dict[str, str]] = {}
-"""By release of vLLM, plans whose weights take another part of a rank."""
+_ON_HOPPER = (
+    "openai/gpt-oss-20b on 2x H100",
+    "openai/gpt-oss-120b on 2x H100",
+    "openai/gpt-oss-120b on 8x H100",
+    "openai/gpt-oss-120b on 8x H200",
+)
+WEIGHTS: dict[str, dict[str, str]] = {
+    "0.33.0": {
+        "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4 on 8x H100": "Humming repacks on the card, which the judge "
+        "leaves out",
+    },
+    "0.5.23": {
+        **dict.fromkeys(_ON_HOPPER, "Triton's layout: the judge may count what is freed"),
+        "openai/gpt-oss-20b on 8x A100": "24 MiB less",
+        "nvidia/gemma-4-31B-it-NVFP4 on 8x": "SGLang keeps values beside keys that are values, 52 MiB a rank, and a "
+        "twentieth of the tower whole",
+    },
+}
+"""By release, plans whose weights take another part of a rank, by the beginning of their name."""
 
 FILES: dict[str, str] = {}
 """Files whose weights take another number of bytes, by the beginning of a plan's name."""

@@ -12,10 +12,12 @@ from tests.oracle.ask import RELEASES, answers_of, read_answers
 from tests.oracle.matrix import Pair, pairs
 
 NONE_FOUND = "No valid attention backend found"
+# The other words by which vLLM says so, of Hy4.
+NONE_VALID = "no valid sparse MLA backend is available"
 # How far an answer must have come to name all kernels.
 BUILT: dict[EngineName, tuple[str, ...]] = {
     "vllm": ("weights", "cache", "graphs", "ready"),
-    "sglang": ("configuration", "cache"),
+    "sglang": ("configuration", "weights", "cache"),
 }
 PARTS = ("attention", "linear", "experts", "sampling")
 
@@ -24,16 +26,16 @@ def kernels_said(row: dict[str, Any]) -> dict[str, list[str]]:
     """The kernels by part, in the order in which the engine named them; attention as layers have it, most first."""
     layers = Counter[str]()
     for stage in row.get("stages", ()):
-        layers.update(stage["attention"])
+        layers.update(stage.get("attention", {}))
     said = {**row["kernels"]["chosen"], **({"attention": [name for name, _ in layers.most_common()]} if layers else {})}
     return {part: list(said[part]) for part in PARTS if said.get(part)}
 
 
 def unable(row: dict[str, Any]) -> str:
     """Why the engine has no attention for the model on the cards; "" where it has."""
-    doubts = [doubt for stage in row.get("stages", ()) for doubt in stage["doubts"]]
+    doubts = [doubt for stage in row.get("stages", ()) for doubt in stage.get("doubts", ())]
     refused = row.get("stopped", {}).get("message", "")
-    return doubts[0] if doubts else NONE_FOUND if NONE_FOUND in refused else ""
+    return doubts[0] if doubts else next((said for said in (NONE_FOUND, NONE_VALID) if said in refused), "")
 
 
 def keeps_as_planned(pair: Pair, row: dict[str, Any]) -> bool:

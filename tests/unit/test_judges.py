@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from rigup.catalogue.kernels import kernel_table
 from rigup.facts.judgement import parse
 from rigup.service import EngineName
 from rigup.units import MIB
-from tests.oracle.ask import RELEASES, answers_of, judge_digest, read_answers
+from tests.oracle.ask import ANSWERS, RELEASES, answers_of, judge_digest, read_answers, without_paths
 from tests.oracle.differences import NO_ANSWER, REFUSED, TOKENS, WEIGHTS
 from tests.oracle.matrix import Pair, pairs
 
@@ -88,40 +90,45 @@ def off_by(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
 def off_by_weights(found: list[tuple[Pair, dict[str, Any]]]) -> dict[str, float]:
     """By what part the weights of the fullest rank are more than the engine's; of plans with all of them on GPUs.
 
-    Not of models with a vision tower whose shapes nobody has stored: that of the judge is made up.
+    Not of models with a vision tower whose shapes nobody has stored: that of the judge is made up. Nor of those whose
+    experts SGLang repacks by kernels that it would compile: it keeps what is freed then.
     """
     off = dict[str, float]()
     for pair, row in found:
-        made_up = pair.checkpoint.model == "MiniMax-M3"
-        if "stages" in row and "--cpu-offload-gb" not in pair.plan.command and not made_up:
+        unknown = pair.checkpoint.model == "MiniMax-M3" or (
+            pair.build.engine == "sglang" and any("MoEMethod" in name for name in row.get("not_repacked", ()))
+        )
+        if row.get("stages") and "--cpu-offload-gb" not in pair.plan.command and not unknown:
             said = max(stage["weights_bytes"] for stage in row["stages"]) / MIB
             off[pair.name] = max(one.weights_mib for one in pair.plan.memory) / said - 1
     return off
 
 
-@pytest.mark.parametrize("release", RELEASES["sglang"])
-def test_sglang_takes_every_plan_with_as_many_tokens_of_the_type(release: str) -> None:
-    found = answered("sglang", release)
-    assert len(found) >= ENOUGH, LITTLE
-    assert refused(found, "sglang") == set()
-    assert {name: f"{by:+.2%}" for name, by in off_by(found).items() if abs(by) > MOST_OFF} == {}
-    other = {
-        pair.name: row["cache"]["type"]
-        for pair, row in found
-        if "cache" in row and row["cache"]["type"] not in TYPES[str(pair.plan.kv_cache_type)]
-    }
-    assert other == {}
-
-
-@pytest.mark.parametrize("release", RELEASES["vllm"])
-def test_vllm_takes_every_plan_with_as_many_tokens_and_bytes(release: str) -> None:
-    found = answered("vllm", release)
-    assert len(found) >= (ENOUGH if release == RELEASES["vllm"][0] else ENOUGH_OF_OLDER), LITTLE
-    assert refused(found, "vllm") == set()
+@pytest.mark.parametrize(("engine", "release"), [(engine, one) for engine, found in RELEASES.items() for one in found])
+def test_an_engine_takes_every_plan_with_as_many_tokens_and_bytes(engine: EngineName, release: str) -> None:
+    found = answered(engine, release)
+    assert len(found) >= (ENOUGH if release == RELEASES[engine][0] else ENOUGH_OF_OLDER), LITTLE
+    assert refused(found, engine) == set()
     for off, most, known in (
         (off_by(found), MOST_OFF, TOKENS.get(release, {})),
         (off_by_weights(found), MOST_OFF_WEIGHTS, WEIGHTS.get(release, {})),
     ):
         differ = {name: f"{by:+.2%}" for name, by in off.items() if abs(by) > most}
-        assert {name: by for name, by in differ.items() if name not in known} == {}
+        assert {name: by for name, by in differ.items() if not name.startswith(tuple(known))} == {}
         assert len(differ) <= FEW * len(off)
+
+
+@pytest.mark.parametrize("release", RELEASES["sglang"])
+def test_sglang_keeps_caches_of_the_planned_type(release: str) -> None:
+    other = {
+        pair.name: row["cache"]["type"]
+        for pair, row in answered("sglang", release)
+        if "cache" in row and row["cache"]["type"] not in TYPES[str(pair.plan.kv_cache_type)]
+    }
+    assert other == {}
+
+
+def test_answers_have_no_path_of_a_machine(tmp_path: Path) -> None:
+    said = f"ImportError: {tmp_path}/lib/x.so; {Path.home()}/.cache/y; /tmp/judge-a_1/config.json"
+    assert without_paths(said, tmp_path) == "ImportError: ENVIRONMENT/lib/x.so; ~/.cache/y; CHECKPOINT/config.json"
+    assert [path.name for path in ANSWERS.iterdir() if re.search("/(root|home|tmp|work)/", path.read_text())] == []

@@ -12,9 +12,6 @@ from rigup.units import Frozen
 Count = Annotated[int, Field(ge=1)]
 CountOrNone = Annotated[int, Field(ge=0)]
 
-# Of an element of a table of sines and cosines: bf16, vLLM 0.33.0 model_executor/layers/rotary_embedding/base.py.
-POSITION_BYTES = 2
-
 # Block layouts of ggml: q8_0 has 34 bytes for 32 elements, q5_1 24, q4_0 18. vLLM and SGLang keep fp8 without scales.
 ELEMENT_BYTES = {"f16": 2.0, "bf16": 2.0, "fp8": 1.0, "q8_0": 34 / 32, "q5_1": 24 / 32, "q4_0": 18 / 32}
 MODEL_BYTES = 2.0
@@ -141,8 +138,11 @@ class AttentionClass(Frozen):
         """Where it writes states of prefixes in vLLM; None for nowhere."""
         return None
 
-    def position_table(self, context: int) -> tuple[str, int]:
-        """vLLM's table of sines and cosines: a name that layers with the same one share, and its bytes."""
+    def position_table(self, rows: int, element: int) -> tuple[str, int]:
+        """A table of sines and cosines: a name that layers with the same one share, and its bytes.
+
+        element: bytes of one, as the engine keeps them.
+        """
         return "", 0
 
     def divides(self, tensor: int) -> bool:

@@ -126,9 +126,9 @@ class CompressedSparse(AttentionClass):
             kept.append(Page(remembered, _aligned(remembered * row * self.index_dim), spanned))
         return tuple(kept)
 
-    def position_table(self, context: int) -> tuple[str, int]:
+    def position_table(self, rows: int, element: int) -> tuple[str, int]:
         """One for layers with entries and one for those without, in float32: vLLM 0.33.0 models/deepseek_v4."""
-        return "entries" if self.ratio else "window", context * self.rope_dim * _FLOAT_BYTES
+        return "entries" if self.ratio else "window", rows * self.rope_dim * _FLOAT_BYTES
 
     def parameters(self, hidden: int) -> int:
         """Queries by way of the low rank, the shared key, the output by groups, compressor and indexer."""

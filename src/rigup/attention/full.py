@@ -8,7 +8,6 @@ are 15,872 MiB to the MiB.
 from typing import Literal
 
 from rigup.attention.attention_class import (
-    POSITION_BYTES,
     AttentionClass,
     Count,
     CountOrNone,
@@ -43,10 +42,10 @@ class GroupedHeads(AttentionClass):
         """Tensor parallelism cuts the KV heads, down to one."""
         return (LayerCache(heads_on_rank(self.kv_heads, storage.tensor) * self.kv_width * storage.element),)
 
-    def position_table(self, context: int) -> tuple[str, int]:
+    def position_table(self, rows: int, element: int) -> tuple[str, int]:
         """A row of sines and cosines for each token, which layers of one kind share."""
         width = self.head_dim if self.rope_dim is None else self.rope_dim
-        return f"{self.kind} {width}", context * width * POSITION_BYTES
+        return f"{self.kind} {width}", rows * width * element
 
     def parameters(self, hidden: int) -> int:
         """q, k, v and o."""

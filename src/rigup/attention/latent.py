@@ -7,7 +7,7 @@ kept 512 values more). Measured: 70,272 bytes a token of DeepSeek-R1 in bf16 on 
 
 from typing import Literal
 
-from rigup.attention.attention_class import POSITION_BYTES, AttentionClass, Count, CountOrNone, LayerCache, Storage
+from rigup.attention.attention_class import AttentionClass, Count, CountOrNone, LayerCache, Storage
 
 # vLLM 0.33.0 platforms/interface.py: what TRTLLM's and FlashInfer's decode kernels for MLA want.
 _PAGE_TOKENS = 128
@@ -31,9 +31,9 @@ class LatentHeads(AttentionClass):
         """Not cut by tensor parallelism."""
         return (LayerCache((self.kv_rank + self.rope_dim) * storage.element, page_tokens=_PAGE_TOKENS),)
 
-    def position_table(self, context: int) -> tuple[str, int]:
+    def position_table(self, rows: int, element: int) -> tuple[str, int]:
         """One for all layers."""
-        return "latent", context * self.rope_dim * POSITION_BYTES
+        return "latent", rows * self.rope_dim * element
 
     def parameters(self, hidden: int) -> int:
         """The two projections down, those up, and o."""

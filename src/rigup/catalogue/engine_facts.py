@@ -55,24 +55,27 @@ class MistralFormat(Ranged):
 class Repacking(Ranged):
     """How weights of some schemes grow as an engine repacks them for its kernels on some GPUs.
 
-    compute_capabilities, architectures: () for all. part, width: to what multiples it fills up the matrices of experts:
-    an expert's width, or the part of it that one rank has, and the model's width. scales: by what part all weights of
-    the scheme grow.
+    compute_capabilities, architectures, methods (of quantisation): () for all. part, width: to what multiples it fills
+    up the matrices of experts: an expert's width, or the part of it that one rank has, and the model's width. scales,
+    expert_scales: by what part weights of the scheme grow, outside of experts and in them.
     """
 
     schemes: tuple[str, ...]
     compute_capabilities: tuple[Capability, ...] = ()
     architectures: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     part: int = Field(default=1, ge=1)
     width: int = Field(default=1, ge=1)
     scales: float = Field(default=0.0, ge=0, le=1)
+    expert_scales: float = Field(default=0.0, ge=0, le=1)
 
-    def covers(self, scheme: str, capability: str, architecture: str | None) -> bool:
+    def covers(self, scheme: str, method: str, capability: str, architecture: str | None) -> bool:
         """Whether it is about weights of this scheme and architecture on this compute capability, "" for no GPU."""
         return (
             scheme in self.schemes
             and (not self.compute_capabilities or capability in self.compute_capabilities)
             and (not self.architectures or architecture in self.architectures)
+            and (not self.methods or method in self.methods)
         )
 
     def of_experts(self, width: int, part: float) -> float:
@@ -87,19 +90,31 @@ class CutTowers(Ranged):
     """Architectures whose vision tower tensor parallelism cuts, unless one of these options says otherwise.
 
     whole_with: options by their value. Of other architectures each rank of the first stage has the whole.
-    encoder: how often what the cut saves is taken again to encode pictures, beside the language model's step.
+    every_stage: whether each stage of a pipeline has it. encoder: how often what the cut saves is taken again to encode
+    pictures, beside the language model's step.
     """
 
     architectures: tuple[str, ...]
     whole_with: dict[str, str | bool] = {}
+    every_stage: bool = False
     encoder: float = Field(default=0.0, ge=0)
 
 
 class PositionTables(Ranged):
-    """Architectures whose tables of positions have `factor` times as many rows as the model's context has tokens."""
+    """Tables of sines and cosines: `factor` times as many rows as the model's context has tokens.
+
+    architectures: () for all that no earlier entry has. element_bytes: of each sine and cosine.
+    """
+
+    architectures: tuple[str, ...] = ()
+    factor: int = Field(1, ge=1)
+    element_bytes: int = Field(ge=1)
+
+
+class WholeEmbeddings(Ranged):
+    """Architectures whose embeddings are whole on every rank of the first stage."""
 
     architectures: tuple[str, ...]
-    factor: int = Field(ge=1)
 
 
 class KvCacheTypes(Ranged):

@@ -22,6 +22,7 @@ from rigup.catalogue.engine_facts import (
     Repacking,
     RpcRecipe,
     UnscaledCache,
+    WholeEmbeddings,
 )
 from rigup.catalogue.engines import Engine, EngineRelease, EngineVersion
 from rigup.catalogue.versions import of_release, version_key
@@ -56,6 +57,7 @@ class EngineChange(Frozen):
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
+    whole_embeddings: tuple[WholeEmbeddings, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
@@ -135,6 +137,7 @@ class EngineFile(EngineChange):
             repacking=tuple(known for known in self.repacking if known.holds(version)),
             cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
             position_tables=tuple(known for known in self.position_tables if known.holds(version)),
+            whole_embeddings=tuple(known for known in self.whole_embeddings if known.holds(version)),
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,

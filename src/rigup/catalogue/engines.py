@@ -27,6 +27,7 @@ from rigup.catalogue.engine_facts import (
     Repacking,
     RpcRecipe,
     UnscaledCache,
+    WholeEmbeddings,
 )
 from rigup.catalogue.model import Model, ParserNames
 from rigup.catalogue.versions import VersionText, version_key
@@ -75,6 +76,7 @@ class EngineVersion(EngineRelease):
     repacking: tuple[Repacking, ...] = ()
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
+    whole_embeddings: tuple[WholeEmbeddings, ...] = ()
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
@@ -101,9 +103,12 @@ class EngineVersion(EngineRelease):
         weight_format = scheme.partition("_")[0]
         return next((known for known in self.formats if known.covers(weight_format, method)), None)
 
-    def repacks(self, scheme: str, capability: str, architecture: str | None = None) -> Repacking:
-        """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; most stay as stored."""
-        known = (entry for entry in self.repacking if entry.covers(scheme, capability, architecture))
+    def repacks(self, scheme: str, method: str, capability: str, architecture: str | None = None) -> Repacking:
+        """How it repacks weights of a scheme on a GPU of this compute capability, "" for none; most stay as stored.
+
+        method: that quantised them.
+        """
+        known = (entry for entry in self.repacking if entry.covers(scheme, method, capability, architecture))
         return next(known, AS_STORED)
 
     def cut_tower(self, architecture: str | None, flags: Mapping[str, object]) -> CutTowers | None:
@@ -111,10 +116,14 @@ class EngineVersion(EngineRelease):
         cut = (known for known in self.cut_towers if not (flags.items() & known.whole_with.items()))
         return next((known for known in cut if architecture in known.architectures), None)
 
-    def positions(self, architecture: str | None, context: int) -> int:
-        """The rows of its tables of positions for a model with this context."""
-        known = (entry.factor for entry in self.position_tables if architecture in entry.architectures)
-        return next(known, 1) * context
+    def positions(self, architecture: str | None) -> PositionTables | None:
+        """How it keeps tables of positions for an architecture; None where it has none."""
+        of_any = (entry for entry in self.position_tables if architecture in (entry.architectures or (architecture,)))
+        return next(of_any, None)
+
+    def cuts_embeddings(self, architecture: str | None) -> bool:
+        """Whether tensor parallelism cuts the embeddings of an architecture."""
+        return not any(architecture in known.architectures for known in self.whole_embeddings)
 
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""

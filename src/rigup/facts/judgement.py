@@ -33,6 +33,8 @@ _LLAMA_CPP_REFUSES = (
     re.compile(r"error loading model: (?!llama_model_loader: failed to load)(.*)$", re.MULTILINE),
     re.compile(r"llama_init_from_model: (.*)$", re.MULTILINE),
 )
+# What SGLang raises then may come from values of tensors that have none.
+_DOUBTED = {"sglang": ("AssertionError",)}
 USAGE = "error: "
 """What a line of a parser of arguments contains that refuses them."""
 
@@ -162,7 +164,7 @@ def _refusal(answer: _Answer, engine: str) -> str:
         said = [line.partition(USAGE)[2] for line in answer.log if USAGE in line]
         return one_line(said[-1]) if said else ""
     by_engine = stopped.by in _REFUSING and stopped.package in (engine, "pydantic")
-    doubtful = answer.reached == _BUILDING and bool(answer.not_repacked)
+    doubtful = answer.reached == _BUILDING and (bool(answer.not_repacked) or stopped.by in _DOUBTED.get(engine, ()))
     return _first_line(stopped.message) if by_engine and not doubtful else ""
 
 

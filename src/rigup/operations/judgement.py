@@ -45,7 +45,7 @@ _HINTS = (
 
 
 def can_judge(plan: Plan) -> bool:
-    """Whether the engine of a plan has a judge: a build for GPUs that is no image, on one host, of files from a hub."""
+    """Whether the engine of a plan has a judge: a build for GPUs, not an image, on one host, of files from a hub."""
     files = plan.checkpoints
     if plan.build is None or plan.nodes or plan.swap or plan.members or not files:
         return False

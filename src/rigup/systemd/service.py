@@ -108,7 +108,11 @@ def _process(plan: BoundPlan, build_folder: str) -> tuple[str, ...]:
         words = with_ray(plan, build_folder, words)
     words = watched(plan, _with_its_gpus(plan, words))
     home = service_cache(plan.service.name, build_folder.rpartition("/")[2])
-    variables = {**caches(plan, home), **_compiler(plan.build, build_folder), **(VARIABLES if plan.on_ray else {})}
+    variables = {
+        **caches(plan, home),
+        **compiler_environment(plan.build, build_folder),
+        **(VARIABLES if plan.on_ray else {}),
+    }
     variables |= plan.environment
     return (
         "Type=exec",
@@ -151,7 +155,7 @@ def caches(plan: BoundPlan, home: str) -> dict[str, str]:
     return {"HOME": home, **inductor}
 
 
-def _compiler(build: Build, build_folder: str) -> dict[str, str]:
+def compiler_environment(build: Build, build_folder: str) -> dict[str, str]:
     """Where an engine finds what it compiles GPU kernels with: its own programs (ninja), and CUDA's compiler."""
     if not build.own_compiler:
         return {}

@@ -177,10 +177,16 @@ def test_what_llama_cpp_does_not_take_is_in_its_words(text: str, refusal: str) -
         ),
     ],
 )
-def test_a_judge_of_llama_cpp_that_fails_is_no_refusal(text: str, failed: str) -> None:
+def test_a_judge_of_llama_cpp_that_fails_refuses_nothing(text: str, failed: str) -> None:
     assert parse_sizes(text, (0,), (), (0,)) == Judgement(failed=failed)
 
 
 def test_absurd_sizes_are_unreadable() -> None:
     with pytest.raises(Unreadable, match="CUDA0: a number is too large"):
         parse_sizes(f"model CUDA0 {10**20} 0 0\nexit 0\n", (0,), (), (0,))
+
+
+def test_an_assertion_of_sglang_about_tensors_without_values_refuses_nothing() -> None:
+    row = {"id": "chat", "reached": "configuration", "stopped": stopped("AssertionError", "scales differ", "sglang")}
+    assert parse(json.dumps(row), "sglang") == Judgement(failed="AssertionError: scales differ")
+    assert parse(json.dumps(row | {"stopped": stopped("ValueError", "no", "sglang")}), "sglang").refusal == "no"

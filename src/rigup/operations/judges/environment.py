@@ -16,6 +16,7 @@ from rigup.operations.service.gpu_binding import VISIBLE
 from rigup.operations.weights.checkpoint import fetch_small_files
 from rigup.plan import Plan
 from rigup.programs import judge
+from rigup.systemd.service import compiler_environment
 
 SEES_CARDS = True
 """To ask the driver how many multiprocessors one has."""
@@ -35,6 +36,7 @@ def prepare(host: Host, question: Question) -> tuple[str, ...]:
     remote.write_file(host, _ARCHIVE, judge.archive())
     remote.write_file(host, question.file, json.dumps(case) + "\n", "640", layout.WORKER_USER)
     own = [f"{name}=/tmp/{name.lower()}" for name in _KEPT]
+    own += [f"{name}={value}" for name, value in compiler_environment(plan.build, question.build).items()]
     python, program = f"{question.build}/bin/python", f"rigup.programs.judge.{plan.build.engine}"
     words = ("sh", "-c", _RUN, python, program, question.file, question.answer)
     return ("env", *own, "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"PYTHONPATH={_ARCHIVE}", *words)

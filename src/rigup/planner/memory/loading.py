@@ -35,19 +35,22 @@ def growth_of(candidate: Candidate) -> Growth:
     model, checkpoint, gpus = candidate.model, candidate.checkpoint, candidate.gpus
     capability = min(gpus, key=lambda gpu: gpu.capability).compute_capability if gpus else ""
     architecture, repacks = candidate.architecture, candidate.release.repacks
-    experts = repacks(checkpoint.expert_scheme or checkpoint.scheme, capability, architecture)
-    others = repacks(checkpoint.scheme, capability, architecture)
+    scheme, method = checkpoint.scheme, checkpoint.method
+    experts = repacks(checkpoint.expert_scheme or scheme, method, capability, architecture)
+    others = repacks(scheme, method, capability, architecture)
     part = (model.expert_intermediate or 0) / candidate.expert_shards
     return Growth(
-        (1 + experts.scales) * (experts.of_experts(model.hidden, part) if part else 1.0),
+        (1 + experts.expert_scales) * (experts.of_experts(model.hidden, part) if part else 1.0),
         1.0 if checkpoint.scope == "experts" else 1 + others.scales,
     )
 
 
-def tower_bytes(candidate: Candidate) -> float:
-    """Bytes of the vision tower on a rank of the first stage."""
-    tower = weights_of(candidate.checkpoint, candidate.model).vision if loads_vision(candidate) else 0.0
-    return tower / candidate.parallel.tensor if _cut_of(candidate) else tower
+def tower_bytes(candidate: Candidate, stage: int = 0) -> float:
+    """Bytes of the vision tower on a rank of a pipeline's stage."""
+    cut = _cut_of(candidate)
+    if not loads_vision(candidate) or (stage and not (cut and cut.every_stage)):
+        return 0.0
+    return weights_of(candidate.checkpoint, candidate.model).vision / (candidate.parallel.tensor if cut else 1)
 
 
 def encoder_bytes(candidate: Candidate) -> float:
@@ -137,8 +140,9 @@ def draft_attention(candidate: Candidate) -> tuple[Attention, ...]:
 def draft_weights(candidate: Candidate) -> float:
     """Bytes of what drafts tokens on one rank of vLLM and SGLang, which the last stage of a pipeline holds.
 
-    Built-in layers share their experts as the model does; a head or a smaller model is cut over all ranks. Embeddings
-    and head of an EAGLE head that are the model's own, and shared, are counted as if they were not.
+    Built-in layers share their experts as the model does; a head or a smaller model is cut over all ranks, but for the
+    `fc` of an EAGLE head, among its norms: ReplicatedLinear in vLLM 0.33.0, nn.Linear in SGLang 0.5.23, whose Kimi head
+    alone cuts it. Embeddings and head that are the model's own, and shared, are counted as if they were not.
     """
     draft, tensor = draft_of(candidate), candidate.parallel.tensor
     if draft is None:
@@ -147,7 +151,8 @@ def draft_weights(candidate: Candidate) -> float:
         return built_in_bytes(candidate) / expert_ranks(candidate.engine.name, tensor, candidate.parallel.data)
     weights = weights_of(draft.checkpoint, draft.model)
     layers = rank_totals(draft.checkpoint, draft.model, tensor, tensor)[-1]
-    return layers + (weights.embedding + weights.head) / tensor
+    whole = draft.checkpoint.tensors.norms if draft.checkpoint.tensors else 0
+    return layers + whole + (weights.embedding - whole + weights.head) / tensor
 
 
 def built_in_bytes(candidate: Candidate) -> float:

@@ -114,12 +114,14 @@ def _shape(candidate: Candidate) -> _RankBytes:
     tensor, stages, drafts = parallel.tensor, parallel.pipeline, draft_attention(candidate)
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
-    extras[0] += weights.embedding / tensor + tower_bytes(candidate)
+    cut = tensor if candidate.release.cuts_embeddings(candidate.architecture) else 1
+    extras[0] += weights.embedding / cut
+    extras = [extra + tower_bytes(candidate, stage) for stage, extra in enumerate(extras)]
     extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
     extras[-1] += draft_weights(candidate)
-    if candidate.engine.name == "vllm":
-        positions = candidate.release.positions(candidate.architecture, model.context)
-        tables = dict(entry.position_table(positions) for entry in model.attention)
+    if positions := candidate.release.positions(candidate.architecture):
+        rows = positions.factor * model.context
+        tables = dict(entry.position_table(rows, positions.element_bytes) for entry in model.attention)
         extras = [extra + sum(tables.values()) for extra in extras]
     activations = tensor_engine_activations(model, candidate.expert_shards, tensor, candidate.batched_tokens)
     table = request_table(candidate.sequences, candidate.context) if candidate.engine.name == "sglang" else 0.0

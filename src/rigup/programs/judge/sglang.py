@@ -9,13 +9,19 @@ built, so that weights are not told; what the configurator asks of it stands in 
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import os
+import traceback
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from . import simulated_gpus
-from .cases import answer_each, model_folder, of_this_machine, stopped
+from .cases import answer_each, in_a_fork, model_folder, of_this_machine, stopped
 
 SETTLED = (
     "attention_backend",
@@ -40,6 +46,131 @@ SETTLED = (
 
 
 GIB = 1 << 30
+WEIGHING_SECONDS = 150
+"""Longer than any model that is built takes: one that waits for something keeps no cache from being told."""
+
+
+def stand_in_for_processes() -> None:
+    """Ranks talk to nobody and hold no communicator, and DeepGEMM does not look for a card."""
+    import torch
+    import torch.distributed as dist
+    from sglang.srt.distributed.parallel_state import GroupCoordinator
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    real_init, real_group, real_start = dist.init_process_group, dist.new_group, GroupCoordinator.__init__
+    takes = inspect.signature(real_start)
+
+    def init(*args: Any, rank: int = 0, world_size: int = 1, **kwargs: Any) -> None:
+        real_init("fake", store=FakeStore(), rank=rank, world_size=world_size)
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = takes.bind(self, *args, **kwargs)
+        given.arguments.update({name: False for name in takes.parameters if name.startswith("use_")})
+        real_start(*given.args, **given.kwargs)
+
+    dist.init_process_group = init
+    dist.new_group = lambda ranks=None, **kwargs: real_group(ranks, backend="fake")
+    GroupCoordinator.__init__ = start
+    if importlib.util.find_spec("deep_gemm"):
+        deep_gemm: Any = importlib.import_module("deep_gemm")
+        deep_gemm.get_num_sms = lambda: torch.cuda.get_device_properties(0).multi_processor_count
+
+
+def weights_of(server_args: Any, stage: int) -> dict[str, Any]:
+    """Bytes of the first rank of a stage, as stored and repacked; "stopped" where its model cannot be built.
+
+    not_repacked: layers that keep what was stored, because repacking looks at values or calls a compiled kernel.
+    """
+    from sglang.srt.configs.model_config import ModelConfig
+    from sglang.srt.distributed.parallel_state import init_distributed_environment, initialize_model_parallel
+    from sglang.srt.layers.dp_attention import initialize_dp_attention
+    from sglang.srt.layers.moe.utils import initialize_moe_config
+    from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
+
+    rank = stage * get_parallel().tp_size
+    publish(server_args, role="scheduler", ranks=SpawnRanks(world_rank=rank, gpu_id=0))
+    world = get_parallel().tp_size * get_parallel().pp_size
+    stand_in_for_processes()
+    with simulated_gpus.fake_mode():
+        init_distributed_environment(
+            backend="nccl", world_size=world, rank=rank, local_rank=0, distributed_init_method="tcp://127.0.0.1:1"
+        )
+        initialize_model_parallel()
+        initialize_dp_attention(server_args)
+        initialize_moe_config()
+        config = ModelConfig.from_server_args(server_args)
+        try:
+            model = _built(config)
+        except Exception as error:
+            if (said := stopped(error))["package"] != "sglang":
+                raise
+            return {"stopped": said}
+        loaded = simulated_gpus.bytes_of(model)
+        return {"loaded_bytes": loaded, **_repacked(model)}
+
+
+def _built(config: Any) -> Any:
+    """The model without values: SGLang's DummyModelLoader, up to where it would fill them in."""
+    import torch
+    from sglang.srt.configs.load_config import LoadConfig, LoadFormat
+    from sglang.srt.model_loader import loader
+
+    load = LoadConfig(load_format=LoadFormat.DUMMY)
+    weights = loader._get_quantization_config(config, load)
+    with loader.set_default_torch_dtype(config.dtype), torch.device("cuda"):
+        return loader._initialize_model(config, load, weights)
+
+
+def _repacked(model: Any) -> dict[str, Any]:
+    """What is held in the end: layers that are alike are repacked once, which takes minutes where experts are many."""
+    from sglang.srt.model_loader.loader import post_load_weights
+
+    skipped = Counter[str]()
+
+    def attempt(call: Callable[[], Any], name: str) -> None:
+        try:
+            call()
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            said = (str(error).splitlines() or [""])[0][:160]
+            skipped[f"{name}: {type(error).__name__}: {said} ({Path(at.filename).name}:{at.lineno})"] += 1
+
+    attempt(partial(post_load_weights, model), type(model).__name__)
+    held, more = simulated_gpus.bytes_of(model), dict[Any, int]()
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if not hasattr(method, "process_weights_after_loading"):
+            continue
+        sizes = tuple((name, tuple(one.shape), one.dtype) for name, one in module.named_parameters(recurse=False))
+        kind = (type(method), type(module), sizes)
+        if kind not in more:
+            own = [module, vars(method)]
+            before = simulated_gpus.bytes_of(own)
+            attempt(partial(method.process_weights_after_loading, module), type(method).__name__)  # type: ignore[union-attr]
+            more[kind] = simulated_gpus.bytes_of(own) - before
+        held += more[kind]
+    return {"weights_bytes": held, "not_repacked": dict(sorted(skipped.items()))}
+
+
+def stages_of(server_args: Any) -> dict[str, Any]:
+    """stages: what each holds, worked out in a process of its own; "stopped" where SGLang's code ended it.
+
+    not_weighed: why that is not known, where something else did.
+    """
+    from sglang.srt.runtime_context import SpawnRanks, get_parallel, publish
+
+    publish(server_args, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0))
+    stages, skipped = list[dict[str, Any]](), Counter[str]()
+    for stage in range(get_parallel().pp_size):
+        try:
+            held = in_a_fork(partial(weights_of, server_args, stage), WEIGHING_SECONDS)
+        except RuntimeError as error:
+            return {"stages": [], "not_weighed": str(error)[:300]}
+        if "stopped" in held:
+            return {"stages": [], **held}
+        skipped.update(held.pop("not_repacked"))
+        stages.append(held)
+    return {"stages": stages, "not_repacked": dict(skipped)}
 
 
 def cache_of(server_args: Any, cache_mib: float) -> dict[str, Any]:
@@ -140,7 +271,10 @@ def _divided(pools: Any, cache_mib: float) -> dict[str, Any]:
 
 
 def judged(case: dict[str, Any]) -> dict[str, Any]:
-    """The answer to one case. reached: the last of arguments, configuration, cache."""
+    """The answer to one case. reached: the last of arguments, configuration, weights, cache.
+
+    A case whose model SGLang does not build has a cache as well.
+    """
     from sglang.srt.server_args import prepare_server_args
 
     answer: dict[str, Any] = {"reached": "nothing"}
@@ -153,9 +287,12 @@ def judged(case: dict[str, Any]) -> dict[str, Any]:
         view = resolving_view(taken)
         answer["settled"] = {name: getattr(view, name) for name in SETTLED if hasattr(view, name)}
         answer["reached"] = "configuration"
+        answer |= stages_of(taken)
+        if "stopped" not in answer:
+            answer["reached"] = "weights"
         if "cache_mib" in case:
             answer["cache"] = cache_of(taken, case["cache_mib"])
-            answer["reached"] = "cache"
+            answer["reached"] = "cache" if "stopped" not in answer else answer["reached"]
     except (Exception, SystemExit) as error:
         answer["stopped"] = stopped(error)
     return answer

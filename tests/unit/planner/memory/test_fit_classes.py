@@ -132,7 +132,8 @@ def test_the_parts_add_up(kind: str, engine: str, share: int, size: int, context
         assert row.free_mib >= 0
     held = sum(use.weights for use in placed.usage)
     host = TENSORS.embedding if engine == "llama.cpp" else 0
-    tables = dict(entry.position_table(1_048_576) for entry in model(kind, share).attention if engine == "vllm")
+    element = {"vllm": 2, "sglang": 4, "llama.cpp": 0}[engine]
+    tables = dict(entry.position_table(1_048_576, element) for entry in model(kind, share).attention if element)
     assert held + host == pytest.approx(TENSORS.total + gpus * sum(tables.values()), rel=0.001)
     assert placed.kv_tokens >= context
 

@@ -8,7 +8,9 @@ import pytest
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
+from rigup.units import MIB
 from tests.measured.rows import candidate, rows
+from tests.unit.planner.asking import catalogue, decided
 
 GLM = candidate(next(row for row in rows() if row.name == "rtx6k-glm51-dcp1-mtp1"))
 
@@ -49,3 +51,15 @@ def test_the_tower_is_left_out_on_request_alone() -> None:
 def test_cached_prefixes_cost_a_second_state(flags: dict[str, object], version: str, blocks: int) -> None:
     assert state_blocks(flagged(flags, version)) == blocks
     assert state_blocks(flagged({"--no-enable-prefix-caching": True}, version)) == 1
+
+
+def test_what_an_eagle_head_makes_of_hidden_states_is_whole_on_every_rank() -> None:
+    asked = {"checkpoint": "moonshotai/Kimi-K2.6", "engine": "vllm", "tensor_parallel": 8, "trust_remote_code": True}
+    head = {"speculative": {"kind": "eagle", "model": "lightseekorg/kimi-k2.6-eagle3-mla"}}
+    alone, drafting = (decided("8x H200", {**asked, "context": 32768, **more}).memory[0] for more in ({}, head))
+    tensors = next(one for one in catalogue().checkpoints if one.repo.endswith("kimi-k2.6-eagle3-mla")).tensors
+    assert tensors
+    (layer,) = tensors.layers
+    cut = tensors.embedding + tensors.head + layer.attention + layer.dense
+    whole = tensors.norms + layer.replicated + layer.norms
+    assert drafting.weights_mib - alone.weights_mib == pytest.approx((cut / 8 + whole) / MIB, abs=2)

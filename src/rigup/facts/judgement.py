@@ -25,15 +25,15 @@ _OWN_DRAFT = "own-draft"
 """A draft of the model's own layers: its weights are the model's."""
 _MOST_DIGITS = 15
 _ENDED, _ENDED_WELL = "exit ", "exit 0"
-# How llama-server b11434 says what it does not take: its parser, its loader, its context. A file that the judge does
-# not see may be there for the service.
-_ABOUT_FILES = re.compile(r"open file|not a directory|no such file|failed to read", re.IGNORECASE)
+# How llama-server b11434 says what it does not take: its parser, its loader, its context.
 _LLAMA_CPP_REFUSES = (
     re.compile(r"^(error(?: while handling argument \S+)?: .*)$", re.MULTILINE),
     re.compile(r"error loading model: (?!llama_model_loader: failed to load)(.*)$", re.MULTILINE),
     re.compile(r"llama_init_from_model: (.*)$", re.MULTILINE),
 )
-# What SGLang raises then may come from values of tensors that have none.
+# A file that the judge does not see may be there for the service.
+_ABOUT_FILES = re.compile(r"open file|not a directory|no such file|failed to read", re.IGNORECASE)
+# Of what an engine raises while it builds a model, what may come from values of tensors that have none.
 _DOUBTED = {"sglang": ("AssertionError",)}
 USAGE = "error: "
 """What a line of a parser of arguments contains that refuses them."""

@@ -45,7 +45,7 @@ def keeps_as_planned(pair: Pair, row: dict[str, Any]) -> bool:
 
 
 class Table(NamedTuple):
-    """Of one release. unlike: pairs that say otherwise than one of the same kind; the kind is left out."""
+    """Of one release. unlike: pairs that say otherwise than one of the same kind; that part of a step is left out."""
 
     kernels: dict[str, Any]
     unable: dict[str, dict[str, str]]
@@ -56,7 +56,7 @@ def table(engine: EngineName, version: str) -> Table:
     """What the answers say, also those to earlier plans, which differed in sizes: kernels do not depend on them."""
     answers = read_answers(answers_of(engine, version))
     said: dict[KernelKey, dict[str, list[str]]] = {}
-    unlike, cannot = dict[KernelKey, str](), dict[str, dict[str, str]]()
+    unlike, cannot = dict[tuple[KernelKey, str], str](), dict[str, dict[str, str]]()
     for pair in pairs(engine, version, answers):
         row = answers.get(pair.name)
         if row is None or not keeps_as_planned(pair, row):
@@ -65,11 +65,15 @@ def table(engine: EngineName, version: str) -> Table:
             cannot.setdefault(pair.kind, {})[pair.capability] = why
         if why or row["reached"] not in BUILT[engine] or not kernels_said(row):
             continue
-        if said.setdefault(pair.key, kernels_said(row)) != kernels_said(row):
-            unlike[pair.key] = f"{pair.name}: {kernels_said(row)}, elsewhere {said[pair.key]}"
+        kernels = kernels_said(row)
+        before = said.setdefault(pair.key, kernels)
+        for part in PARTS:
+            if before.get(part) != kernels.get(part):
+                unlike[pair.key, part] = f"{pair.name}: {part} {kernels.get(part)}, elsewhere {before.get(part)}"
     found: Any = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
-    for key, kernels in sorted((key, kernels) for key, kernels in said.items() if key not in unlike):
-        found[key.kind][key.scheme][key.cache_type][key.capability] = kernels
+    for key, kernels in sorted(said.items()):
+        alike = {part: names for part, names in kernels.items() if (key, part) not in unlike}
+        found[key.kind][key.scheme][key.cache_type][key.capability] = alike
     return Table(found, cannot, list(unlike.values()))
 
 

@@ -117,6 +117,12 @@ class WholeEmbeddings(Ranged):
     architectures: tuple[str, ...]
 
 
+class StageEmbeddings(Ranged):
+    """Architectures whose embeddings are on every stage of a pipeline, not on the first alone."""
+
+    architectures: tuple[str, ...]
+
+
 class KvCacheTypes(Ranged):
     """The engine's names for rigup's KV cache types: {"fp8": "fp8_e4m3"}; the engine lacks types without a key."""
 

@@ -21,6 +21,7 @@ from rigup.catalogue.engine_facts import (
     Recipe,
     Repacking,
     RpcRecipe,
+    StageEmbeddings,
     UnscaledCache,
     WholeEmbeddings,
 )
@@ -58,6 +59,7 @@ class EngineChange(Frozen):
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
     whole_embeddings: tuple[WholeEmbeddings, ...] = ()
+    stage_embeddings: tuple[StageEmbeddings, ...] = ()
     known_bad: tuple[KnownBad, ...] = ()
     cuda: dict[str, CudaNeeds] = {}
     recipes: dict[Literal["cpu", "cuda"], Recipe] = {}
@@ -138,6 +140,7 @@ class EngineFile(EngineChange):
             cut_towers=tuple(known for known in self.cut_towers if known.holds(version)),
             position_tables=tuple(known for known in self.position_tables if known.holds(version)),
             whole_embeddings=tuple(known for known in self.whole_embeddings if known.holds(version)),
+            stage_embeddings=tuple(known for known in self.stage_embeddings if known.holds(version)),
             known_bad=tuple(known for known in self.known_bad if version in known.versions),
             cuda_needs=self.cuda.get(release.cuda.partition(".")[0]) if release.cuda else None,
             recipes=self.recipes,

@@ -26,6 +26,7 @@ from rigup.catalogue.engine_facts import (
     Recipe,
     Repacking,
     RpcRecipe,
+    StageEmbeddings,
     UnscaledCache,
     WholeEmbeddings,
 )
@@ -77,6 +78,7 @@ class EngineVersion(EngineRelease):
     cut_towers: tuple[CutTowers, ...] = ()
     position_tables: tuple[PositionTables, ...] = ()
     whole_embeddings: tuple[WholeEmbeddings, ...] = ()
+    stage_embeddings: tuple[StageEmbeddings, ...] = ()
     known_bad: tuple[KnownBad, ...]
     cuda_needs: CudaNeeds | None
     recipes: dict[Literal["cpu", "cuda"], Recipe]
@@ -124,6 +126,10 @@ class EngineVersion(EngineRelease):
     def cuts_embeddings(self, architecture: str | None) -> bool:
         """Whether tensor parallelism cuts the embeddings of an architecture."""
         return not any(architecture in known.architectures for known in self.whole_embeddings)
+
+    def repeats_embeddings(self, architecture: str | None) -> bool:
+        """Whether every stage of a pipeline has the embeddings of an architecture."""
+        return any(architecture in known.architectures for known in self.stage_embeddings)
 
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""

@@ -115,9 +115,11 @@ def _shape(candidate: Candidate) -> _RankBytes:
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
     cut = tensor if candidate.release.cuts_embeddings(candidate.architecture) else 1
-    extras[0] += weights.embedding / cut
+    repeated = candidate.release.repeats_embeddings(candidate.architecture)
+    for stage in range(stages if repeated else 1):
+        extras[stage] += weights.embedding / cut
     extras = [extra + tower_bytes(candidate, stage) for stage, extra in enumerate(extras)]
-    extras[-1] += (weights.head or (weights.embedding if stages > 1 else 0.0)) / tensor
+    extras[-1] += (weights.head or (weights.embedding if stages > 1 and not repeated else 0.0)) / tensor
     extras[-1] += draft_weights(candidate)
     if positions := candidate.release.positions(candidate.architecture):
         rows = positions.factor * model.context

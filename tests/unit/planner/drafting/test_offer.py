@@ -37,7 +37,7 @@ def test_the_offer_says_how_much_context_it_costs_where_rigup_chose_that() -> No
 def test_nothing_is_offered_without_layers_or_without_room() -> None:
     assert decided("4x H200", {"model": "MiniMax-M2.5"}).speculative == ""
     flags = {"--gpu-memory-utilization": 0.8}
-    full = decided("2x RTX 3090", {"checkpoint": QWEN, "context": 90_000, "engine": "vllm", "flags": flags})
+    full = decided("2x RTX 3090", {"checkpoint": QWEN, "context": 60_000, "engine": "vllm", "flags": flags})
     assert (full.verdict, full.speculative) == ("ok", "")
 
 

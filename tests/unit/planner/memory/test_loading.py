@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from rigup.planner.candidate import Candidate
+from rigup.planner.memory.fit import place_in_memory
 from rigup.planner.memory.loading import draft_of, loads_vision, state_blocks
 from rigup.units import MIB
 from tests.measured.rows import candidate, rows
-from tests.unit.planner.asking import catalogue, decided
+from tests.unit.planner.asking import catalogue, decided, served
 
 GLM = candidate(next(row for row in rows() if row.name == "rtx6k-glm51-dcp1-mtp1"))
 
@@ -63,3 +64,15 @@ def test_what_an_eagle_head_makes_of_hidden_states_is_whole_on_every_rank() -> N
     cut = tensors.embedding + tensors.head + layer.attention + layer.dense
     whole = tensors.norms + layer.replicated + layer.norms
     assert drafting.weights_mib - alone.weights_mib == pytest.approx((cut / 8 + whole) / MIB, abs=2)
+
+
+@pytest.mark.parametrize(("repo", "mib"), [("Qwen/Qwen3.6-27B", 2425), ("meta-llama/Llama-3.3-70B-Instruct", 0)])
+def test_each_stage_of_a_pipeline_has_the_embeddings_of_qwen_3_5(repo: str, mib: int) -> None:
+    """248,320 tokens of 5,120 elements in bf16."""
+    asked = {"engine": "vllm", "context": 4096, "pipeline_parallel": 2, "tensor_parallel": 1, "checkpoint": repo}
+    found = served("2x H200", asked)
+    without = replace(found, release=found.release.model_copy(update={"stage_embeddings": ()}))
+    placed = place_in_memory(without)
+    assert isinstance(placed, Candidate)
+    more = [(one.weights - other.weights) / MIB for one, other in zip(found.usage, placed.usage, strict=True)]
+    assert sum(more) == pytest.approx(mib, abs=1), "layers may have moved"

@@ -8,14 +8,16 @@ NO_ANSWER = (
     "Can't load image processor",
     "Failed to load the processor",
     "Fp8MoEMethod uses the new modular kernel initialization logic",
+    "AttributeError: 'FakeTensor' object has no attribute 'weight_loader'",
 )
-"""What ends the judge of vLLM 0.25.1, and not the plan: files for pictures that nobody has stored, and a repacking by
-DeepGEMM that needs a card."""
+"""What ends the judge of vLLM, and not the plan: files for pictures that nobody has stored and a repacking by DeepGEMM
+that needs a card (0.25.1), and a parameter of Kimi K3 whose attribute tensors without storage do not have (0.33.0)."""
 
 _SHORT = "NVFP4 quantization requires the following fields in hf_quant_config.json: ['group_size', 'exclude_modules']"
 _SHORT_TOO = "Cannot find 'quant_algo' in the model's quantization config."
 REFUSED: dict[EngineName, dict[str, str]] = {
     "vllm": {
+        "meta-models/Muse-Spark-Open-816B-A42B": "'MuseSparkTextConfig' object has no attribute 'hidden_act'",
         "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4": _SHORT,
         "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4": _SHORT,
         "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": "Unknown ModelOpt quant algo: MIXED_PRECISION",
@@ -36,6 +38,10 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
 TOKENS = {
+    "0.33.0": {
+        "nvidia/Qwen3.5-122B-A10B-NVFP4 on 4x RTX 3090": "0.51 %: the judge gives every stage of a pipeline as much as "
+        "the least, of which the fullest holds whole blocks",
+    },
     "0.25.1": {
         "deepseek-ai/DeepSeek-V4-Flash-0731 on 4x RTX PRO 6000 Blackwell Server Edition": "1.6 % more than "
         "planned, equal in 0.33.0: unexplained",
@@ -49,8 +55,14 @@ _ON_HOPPER = (
     "openai/gpt-oss-120b on 8x H100",
     "openai/gpt-oss-120b on 8x H200",
 )
+_ON_B200 = "what B200's kernels fill up is counted by a rule that other models hold: more than the engine has"
 WEIGHTS: dict[str, dict[str, str]] = {
     "0.33.0": {
+        "google/gemma-4-26B-A4B-it on 8x B200": _ON_B200,
+        "nvidia/Gemma-4-26B-A4B-NVFP4 on 8x B200": f"{_ON_B200}, whose experts are not repacked here",
+        "openai/gpt-oss-120b on 2x H100": "Triton's layout takes less than what is filled up: 3.4 %",
+        "openai/gpt-oss-20b on 2x H100": "Triton's layout takes less than what is filled up: 1.3 %",
+        "openai/gpt-oss-20b on 8x B200": "FlashInfer would compile what repacks its experts: 1.6 % less is planned",
         "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4 on 8x H100": "Humming repacks on the card, which the judge "
         "leaves out",
     },
@@ -66,9 +78,27 @@ WEIGHTS: dict[str, dict[str, str]] = {
 FILES: dict[str, str] = {}
 """Files whose weights take another number of bytes, by the beginning of a plan's name."""
 
-_LATENT = "counted with experts as wide as the model, which work in a latent, and with a mask where no layer attends"
+_KINDS = "kinds of layers differ in what a step holds, and a GPU's few are counted as the sample's many"
+_WHOLE = "weights of 16 bits are counted as at the shortest context"
+_COPIES = "a place for copies of experts is broken up in some of its plans, in which alone two are held"
+_CONVERTED = "what a quantised cache converts is free before the widest layer needs its room"
+_SLIDING = "a GPU whose layers all look at a window has no mask"
 BUFFERS = {
-    "unsloth/NVIDIA-Nemotron-3-Super-120B-A12B-GGUF": _LATENT,
-    "unsloth/NVIDIA-Nemotron-3-Ultra-550B-A55B-GGUF": _LATENT,
+    "AngelSlim/Hy3-GGUF BF16": _WHOLE,
+    "AngelSlim/Hy4-preview-GGUF Q8_0": _KINDS,
+    "ggml-org/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-GGUF": _COPIES,
+    "unsloth/DeepSeek-V3.2-GGUF": _KINDS,
+    "unsloth/DeepSeek-V4-": _KINDS,
+    "unsloth/GLM-5.2-GGUF": _KINDS,
+    "unsloth/GLM-5.3-Flash-GGUF": _COPIES,
+    "unsloth/Kimi-K3-GGUF": _KINDS,
+    "unsloth/Llama-3.3-70B-Instruct-GGUF Q4_K_M on 2x RTX 4090": _CONVERTED,
+    "unsloth/MiMo-V2.5-GGUF Q8_0 on 4x RTX 3090": _SLIDING,
+    "unsloth/MiniMax-M3-GGUF BF16": _COPIES,
+    "unsloth/Mistral-Small-4-119B-2603-GGUF Q4_K_M": _COPIES,
+    "unsloth/NVIDIA-Nemotron-3-Super-120B-A12B-GGUF": f"{_COPIES}; a GPU none of whose layers attends has no mask",
+    "unsloth/Qwen3.5-122B-A10B-GGUF BF16": _WHOLE,
+    "unsloth/gemma-4-26B-A4B-it-GGUF": _COPIES,
+    "unsloth/gpt-oss-120b-GGUF Q8_0 on 2x RTX 5090": _CONVERTED,
 }
-"""Files whose buffers are counted still higher, by the beginning of a plan's name."""
+"""Files whose buffers are counted higher on some cards, by the beginning of a plan's name."""

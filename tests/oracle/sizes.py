@@ -154,15 +154,17 @@ def build(folder: Path) -> Path:
     return program
 
 
-def ask(program: Path, sizing: Sizing, model: Path) -> dict[str, list[int]]:
-    """Bytes of model, context and buffers, by device; a draft's own added to the latter two."""
-    with tempfile.NamedTemporaryFile("w") as cards:
-        cards.write(sizing.cards)
-        cards.flush()
-        words = [str(program), "sizes", "--model", str(model), *sizing.arguments]
+def said_of(program: Path, words: list[str], cards: str, name: str) -> dict[str, list[int]]:
+    """Bytes of model, context and buffers, by device; a draft's own added to the latter two.
+
+    words: the server's arguments. cards: as the judge reads them. name: of what is asked about, for the error.
+    """
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(cards)
+        file.flush()
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("LLAMA_", "CUDA_"))}
-        variables = kept | {"RIGUP_CARDS": cards.name}
-        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=variables)
+        variables = kept | {"RIGUP_CARDS": file.name}
+        done = subprocess.run([program, "sizes", *words], capture_output=True, text=True, timeout=120, env=variables)
     found: dict[str, list[int]] = {}
     for line in done.stdout.splitlines():
         what, device, *sizes = line.split()
@@ -170,8 +172,21 @@ def ask(program: Path, sizing: Sizing, model: Path) -> dict[str, list[int]]:
             own = [0, *map(int, sizes[1:])] if what == "own-draft" else list(map(int, sizes))
             found[device] = [one + other for one, other in zip(found.get(device, [0, 0, 0]), own, strict=True)]
     if done.returncode or not found:
-        raise ValueError(f"{sizing.name}: {(done.stderr + done.stdout)[-600:]}")
+        raise ValueError(f"{name}: {(done.stderr + done.stdout)[-600:]}")
     return found
+
+
+def file_of(folder: Path, checkpoint: CheckpointEntry, published: Published) -> Path:
+    """Where a file is made, of holes."""
+    return folder / f"{published.gguf.rpartition('/')[2]}-{checkpoint.quant}-{judge_digest()}.gguf"
+
+
+def make_if_missing(program: Path, path: Path, checkpoint: CheckpointEntry, published: Published) -> None:
+    """Makes it."""
+    if not path.exists():
+        config = CONFIGS[published.config]["config"]
+        keys = metadata(published.gguf_architecture, config, catalogue().models_by_name[checkpoint.model].context)
+        make([str(program)], path, keys, mix_of(checkpoint, published), config, published.experts)
 
 
 def main() -> int:
@@ -190,13 +205,11 @@ def main() -> int:
         same = kept.get(sizing.name, {}).get("asked") == sizing.digest and kept[sizing.name]["judge"] == judge
         if args.only not in sizing.name or (same and not args.again):
             continue
-        quant, published = sizing.checkpoint.quant, sizing.published
-        model = folder / f"{published.gguf.rpartition('/')[2]}-{quant}-{judge}.gguf"
+        model = file_of(folder, sizing.checkpoint, sizing.published)
         try:
-            if not model.exists():
-                config = CONFIGS[published.config]["config"]
-                make([str(program)], model, sizing.keys, sizing.mix, config, published.experts)
-            said: dict[str, Any] = {"devices": ask(program, sizing, model)}
+            make_if_missing(program, model, sizing.checkpoint, sizing.published)
+            words = ["--model", str(model), *sizing.arguments]
+            said: dict[str, Any] = {"devices": said_of(program, words, sizing.cards, sizing.name)}
         except (ValueError, KeyError) as error:
             said = {"failed": str(error)}
             print(f"{sizing.name}: {error!r}"[:400], flush=True)

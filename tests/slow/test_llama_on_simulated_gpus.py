@@ -22,8 +22,8 @@ import pytest
 
 from rigup import layout
 from rigup.cache import cache_folder
+from rigup.catalogue.runtimes import runtimes
 from rigup.lab.packages.nvidia_repository import ensure, settings
-from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME
 from rigup.programs.build_source import JUDGE
 from rigup.project.inventory import toolkit_root
 from rigup.units import MIB
@@ -69,7 +69,7 @@ TOKENS = 12
 TOLERANCE = {"compressed": 0.02}
 BUFFER = re.compile(r"CUDA(\d) (?:DSV4 \w+ )?(model|KV|RS|state|compute) buffer size = +([\d.]+) MiB")
 PAGE_MIB = 2
-RUNTIME_MIB = LLAMA_CPP_RUNTIME / MIB
+FIGURES = runtimes()["llama.cpp"]
 OF_CARDS = (
     "--n-gpu-layers",
     "--split-mode",
@@ -264,7 +264,9 @@ def test_each_card_holds_what_the_plan_says(name: str, served: dict[str, Served]
         kept = sum(found[part][card] for part in ("KV", "RS", "state"))
         assert kept == pytest.approx(gpu["kv_cache_mib"], abs=1)
         assert found["model"][card] == pytest.approx(gpu["weights_mib"], abs=1)
-        assert found["compute"][card] <= gpu["overhead_mib"] - RUNTIME_MIB
+        process = FIGURES.process_bytes("b11434", frozenset(), experts=False, ranks=1)
+        runtime_mib = (FIGURES.reserve_bytes(gpu["capacity_mib"] * MIB) + process) / MIB
+        assert found["compute"][card] <= gpu["overhead_mib"] - runtime_mib
 
 
 @pytest.mark.parametrize("name", SERVED)

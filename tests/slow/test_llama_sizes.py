@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rigup.planner.memory.overhead import LLAMA_CPP_RUNTIME
+from rigup.catalogue.runtimes import runtimes
+from rigup.plan import GpuMemory
 from rigup.units import MIB
 from tests.oracle.ask import ANSWERS, read_answers
 from tests.oracle.differences import BUFFERS, FILES
@@ -15,12 +16,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.rests_on("the planner", "the data")]
 ENOUGH, LITTLE = 100, "plans have changed: ask again (docs/judges.md)"
 LEAST_MIB, PART = 2.0, 0.002
 """By how much a part may differ: the larger of the two."""
-RUNTIME_MIB = LLAMA_CPP_RUNTIME / MIB
-HIGHEST, SMALL_MIB = 2.5, 1024
-"""How many times what is reserved the planned buffers of a card are at most, unless they are small.
-
-What a step reads is reserved in the host's memory where a card shares that, which is not compared.
-"""
+MORE_MIB, MORE = 32.0, 0.02
+"""By how much the planned buffers of a card may be more than what is reserved: the larger of the two."""
+FEW = 0.07
+"""The part of the cards that may differ more, for a reason that is listed."""
 
 Card = tuple[float, float, float]
 
@@ -37,6 +36,14 @@ def answered() -> list[tuple[Sizing, list[Card]]]:
             found.append((sizing, [(model / MIB, kept / MIB, used / MIB) for model, kept, used in devices]))
     assert len(found) >= ENOUGH, LITTLE
     return found
+
+
+def buffers_mib(sizing: Sizing, gpu: GpuMemory) -> float:
+    """Of a plan, without what the process takes."""
+    figures = runtimes()["llama.cpp"]
+    memory = max(row.capacity_mib for row in sizing.plan.memory) * MIB
+    process = figures.process_bytes(RELEASE, frozenset(), experts=False, ranks=1)
+    return gpu.overhead_mib - (figures.reserve_bytes(memory) + process) / MIB
 
 
 def differs(planned: float, said: float) -> bool:
@@ -63,13 +70,15 @@ def test_weights_are_those_of_the_plans(answered: list[tuple[Sizing, list[Card]]
     assert off == {}
 
 
-def test_buffers_are_never_counted_too_low(answered: list[tuple[Sizing, list[Card]]]) -> None:
+def test_buffers_are_those_of_the_plans_and_never_counted_too_low(answered: list[tuple[Sizing, list[Card]]]) -> None:
+    """What a step reads is reserved in the host's memory where a card shares that, which is not compared."""
     rows = [
-        (sizing, gpu.gpu, gpu.overhead_mib - RUNTIME_MIB, used)
+        (f"{sizing.name}, GPU {gpu.gpu}", buffers_mib(sizing, gpu), used)
         for sizing, cards in answered
         for gpu, (_, _, used) in zip(sizing.plan.memory, cards, strict=True)
+        if not sizing.plan.rig.gpus[gpu.gpu].unified_memory
     ]
-    assert [(row[0].name, *row[1:]) for row in rows if row[2] < row[3] - 1] == []
-    high = [row for row in rows if row[2] > max(SMALL_MIB, HIGHEST * row[3])]
-    own = [row for row in high if not row[0].plan.rig.gpus[row[1]].unified_memory]
-    assert [(row[0].name, *row[1:]) for row in own if not row[0].name.startswith(tuple(BUFFERS))] == []
+    assert [row for row in rows if row[1] < row[2] - LEAST_MIB] == []
+    high = [row for row in rows if row[1] > row[2] + max(MORE_MIB, MORE * row[2])]
+    assert [row for row in high if not row[0].startswith(tuple(BUFFERS))] == []
+    assert len(high) <= FEW * len(rows)

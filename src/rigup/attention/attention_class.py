@@ -119,9 +119,14 @@ class AttentionClass(Frozen):
     def step_bytes(self, copies: int) -> int:
         """Bytes that an indexer's step takes of a GPU in llama.cpp for a token and a cell, beside the attention mask.
 
-        copies: of the step's inputs.
+        copies: of the step's inputs. A mask of its own, scores and what sorts them.
         """
-        return 2 * copies + 2 if self.scores_tokens else 0
+        return 2 * copies + 12 if self.scores_tokens else 0
+
+    @property
+    def folded_width(self) -> int:
+        """Elements of a token's queries and outputs in llama.cpp, where they are as wide as what is kept of a token."""
+        return 0
 
     @property
     def own_mask(self) -> OwnMask:

@@ -33,7 +33,7 @@ class BlockSparse(GroupedHeads):
 
     def step_bytes(self, copies: int) -> int:
         """A mask by position and the attention mask in float32, and one of each group."""
-        return 4 * (copies + 2) + 4 * self.kv_heads
+        return 4 * (copies + 2) + 4 * self.kv_heads + 2
 
     @property
     def own_mask(self) -> OwnMask:

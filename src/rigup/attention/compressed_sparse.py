@@ -140,6 +140,10 @@ class CompressedSparse(AttentionClass):
         indexer += 2 * overlap * hidden * self.index_dim
         return queries + hidden * self.head_dim + output + compressor + (indexer if self.index_dim else 0)
 
+    def step_bytes(self, copies: int) -> int:
+        """A mask of the entries, in float16."""
+        return 2
+
     def activations(self, tensor: int) -> int:
         """Queries of the rank's heads and the shared key."""
         return self.heads * self.head_dim // tensor + self.head_dim

@@ -48,6 +48,11 @@ class LatentHeads(AttentionClass):
         return self.heads * (2 * (self.nope_dim + self.rope_dim) + self.value_dim) // tensor
 
     @property
+    def folded_width(self) -> int:
+        """Queries and outputs of all heads."""
+        return self.heads * (2 * self.kv_rank + self.rope_dim)
+
+    @property
     def cut(self) -> dict[str, int]:
         """Only attention heads."""
         return {"attention heads": self.heads}

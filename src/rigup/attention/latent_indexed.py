@@ -59,7 +59,7 @@ class LatentIndexed(LatentHeads):
 
     def step_bytes(self, copies: int) -> int:
         """A mask and scores of its own; of pooled keys far fewer."""
-        return 1 if self.index_pool > 1 else super().step_bytes(copies)
+        return 3 if self.index_pool > 1 else super().step_bytes(copies)
 
     @property
     def own_mask(self) -> OwnMask:

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+from rigup.catalogue.asked_releases import nearest_release
 from rigup.catalogue.data_files import DATA
 from rigup.catalogue.versions import version_key
 from rigup.regular_files import read_text
@@ -39,17 +39,11 @@ def kernel_table(engine: EngineName, version: str) -> KernelTable | None:
 
     Another release may take other kernels: see `was_asked`.
     """
-    releases = sorted(_releases(engine), key=version_key)
-    if not releases:
+    nearest = nearest_release(FOLDER, engine, version)
+    if not nearest:
         return None
-    nearest = releases[min(bisect_left(releases, version_key(version), key=version_key), len(releases) - 1)]
     content: dict[str, Any] = json.loads(read_text(FOLDER / f"{engine}-{nearest}.json"))
     return KernelTable(content["version"], content["kernels"], content["unable"])
-
-
-@cache
-def _releases(engine: EngineName) -> tuple[str, ...]:
-    return tuple(path.stem.removeprefix(f"{engine}-") for path in FOLDER.glob(f"{engine}-*.json"))
 
 
 def was_asked(engine: EngineName, version: str) -> bool:

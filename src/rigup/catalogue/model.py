@@ -134,6 +134,16 @@ class Model(Frozen):
         return self.layers - self.dense_layers if self.experts else 0
 
     @property
+    def shape(self) -> str:
+        """All sizes of its layers, for people; a model that was trained further has the same."""
+        experts = f"{self.experts} experts of {self.expert_intermediate}" if self.experts else "no experts"
+        return (
+            f"{self.hidden} wide in {self.residual_streams}, {self.attention_shape}; {experts}, "
+            f"{self.experts_per_token} for a token, {self.shared_experts} for all; {self.dense_layers} layers of "
+            f"{self.intermediate}; {self.vocab} tokens"
+        )
+
+    @property
     def attention_shape(self) -> str:
         """What the layers keep, for people: "62 layers, 48 heads, 8 KV heads of 128"."""
         if len(self.attention) == 1:

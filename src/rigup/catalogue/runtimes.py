@@ -61,8 +61,8 @@ class Runtimes(Frozen):
 
     engine: EngineName
     reserve: HiddenMemory
-    sampler: tuple[SamplerProfile, ...]
     process: tuple[ProcessShare, ...]
+    sampler: tuple[SamplerProfile, ...] = ()
     graphs: tuple[ProcessShare, ...] = ()
 
     def reserve_bytes(self, memory: float) -> float:
@@ -94,6 +94,6 @@ def _best(
 
 @cache
 def runtimes() -> dict[str, Runtimes]:
-    """The toolkit's figures by engine; engines that are not here have one constant."""
+    """The toolkit's figures by engine."""
     found = [toolkit_facts(f"runtimes/{path.name}", Runtimes) for path in files_in(DATA / "runtimes", ".toml")]
     return {entry.engine: entry for entry in found}

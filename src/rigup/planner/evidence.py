@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from rigup.catalogue import buffers
 from rigup.catalogue.driver_versions import nvidia_versions
 from rigup.catalogue.quality import quality_of
 from rigup.plan import DriverPlan, Evidence
@@ -119,7 +120,9 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
         measured = [
             found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
         ]
-        source = "; ".join(dict.fromkeys(measured)) or "docs/accuracy.md: calibration"
+        reserved = buffers.source_of(candidate.engine.name, candidate.model, candidate.version)
+        calibrated = measured or ["docs/accuracy.md: calibration"]
+        source = "; ".join(dict.fromkeys((*([reserved] if reserved else []), *calibrated)))
         yield name, "overhead per GPU", f"{most:,} MiB", source
     if candidate.memory_fraction:
         option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"

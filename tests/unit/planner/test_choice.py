@@ -78,7 +78,7 @@ def test_a_makers_fp8_comes_before_a_larger_mix_of_llama_cpp(gpus: str, model: s
 
 
 def test_among_degraded_mixes_every_bit_counts() -> None:
-    assert served("4x RTX 3090", M2_5, 64).checkpoint.quant == "UD-Q2_K_XL"
+    assert served("4x RTX 3090", M2_5, 64).checkpoint.quant == "Q2_K"
 
 
 def test_eight_bits_of_cache_come_before_a_bit_a_weight() -> None:

@@ -87,7 +87,7 @@ def test_a_refusal_without_alternatives_says_what_to_buy() -> None:
 def test_no_host_memory_is_offered_where_the_gpu_has_the_same() -> None:
     (finding,) = refused("1x GB10", {"model": "MiniMax-M2.5"}, 64).refusals
     assert finding.hint == (
-        "serve it over 2 such hosts (rig.hosts_per_service = 2) to fit Q3_K_M on llama.cpp over 2 GPUs with 65,536 "
+        "serve it over 2 such hosts (rig.hosts_per_service = 2) to fit Q3_K_M on llama.cpp over 2 GPUs with 63,488 "
         "tokens of f16 KV cache"
     )
 
@@ -424,7 +424,7 @@ def test_a_locked_size_that_its_parts_exceed_is_not_a_traceback() -> None:
     asked = {**M2_5, "quant": quant, "context": 196_608, "kv_cache_type": "f16"}
     plan = decided("1x RTX 3090", asked, 64, tiny)
     assert [finding.message for finding in plan.refusals] == [
-        f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache need 25,364 MiB more GPU memory than the "
+        f"{repo} {quant} on llama.cpp: 196,608 tokens of f16 KV cache need 25,379 MiB more GPU memory than the "
         "weights leave"
     ]
 

@@ -85,7 +85,6 @@ def test_a_release_that_was_not_asked_has_the_table_of_the_next_one(
     for version in ("0.9.0", "0.25.1", "0.33.0"):
         (tmp_path / f"vllm-{version}.json").write_text(f'{{"version": "{version}", "kernels": {{}}, "unable": {{}}}}')
     monkeypatch.setattr(tables, "FOLDER", tmp_path)
-    monkeypatch.setattr(tables, "_releases", tables._releases.__wrapped__)
     found = {
         version: tables.kernel_table.__wrapped__("vllm", version)
         for version in ("0.8.5", "0.9.0", "0.25.0", "0.25.1", "0.32.0", "0.33.0", "0.40.0")

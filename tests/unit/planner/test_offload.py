@@ -98,7 +98,7 @@ def test_a_pattern_that_is_not_a_regular_expression_is_said() -> None:
     ("more", "tokens"),
     [
         ({}, 512),
-        ({"context": 32_768}, 2048),
+        ({"context": 16_384}, 2048),
         ({"context": 61_440}, 512),
         ({"prefer": "context"}, 512),
         ({"flags": {"--ubatch-size": 1024}}, 1024),

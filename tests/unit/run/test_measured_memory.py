@@ -82,7 +82,7 @@ def test_a_start_is_kept_with_what_its_plan_was_made_with() -> None:
         "engine": "llama.cpp",
         "version": "b11434",
         "fraction": None,
-        "runtime_mib": 900,
+        "runtime_mib": 1191,
     }
     assert found["parallel"] == {"tensor": 1, "pipeline": 1, "data": 1, "expert": 1}
     gpu = found["gpus"][0]

@@ -12,20 +12,27 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from rigup.catalogue.buffers import BatchShape, is_whole
 from rigup.catalogue.draft_layers import draft_modules
 from rigup.plan import HostParts
 from rigup.planner.candidate import Candidate, GpuUsage
-from rigup.planner.memory.llama_cpp_caches import draft_cells, layer_cells
-from rigup.planner.memory.overhead import (
+from rigup.planner.memory.llama_cpp_buffers import (
     DOWN_ON_PROCESSOR,
+    PIPELINE_COPIES,
+    Arrangement,
+    by_shape,
+    expert_copies,
+    inputs_held,
+    layer_inputs,
+    logits,
+    reservations,
+)
+from rigup.planner.memory.llama_cpp_caches import draft_cells, is_unified, layer_cells
+from rigup.planner.memory.overhead import (
     LLAMA_CPP_HOST,
     LLAMA_CPP_NCCL,
     LLAMA_CPP_RESERVE,
-    PIPELINE_COPIES,
     UNIFIED_MEMORY_RESERVE,
-    llama_cpp_compute,
-    llama_cpp_layer_inputs,
-    llama_cpp_logits,
 )
 from rigup.planner.memory.placement import fits, partition
 from rigup.planner.memory.usage import Placement
@@ -44,23 +51,26 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     weights = weights_of(candidate.checkpoint, model)
     tokens = candidate.context * candidate.sequences
     caches = layer_cells(candidate)
-    logits = llama_cpp_logits(model, _outputs(candidate))
-    draft = _drafted(candidate, weights, tokens)
-    pipelined = len(rooms) > 1 and candidate.parallel.tensor == 1 and not candidate.offloads_experts
-    copies = PIPELINE_COPIES if pipelined else 1
-    compute = llama_cpp_compute(model, tokens, candidate.kv_cache_type, copies, candidate.batched_tokens)
+    batch = _batch(candidate)
+    output_logits = logits(model, _outputs(candidate))
+    draft = _drafted(candidate, weights, batch)
+    # On a processor, over several hosts and of cut layers: nobody was asked.
+    whole = by_shape(model, batch, candidate.kv_cache_type, 1) + output_logits
     if not rooms and candidate.hosts > 1:
-        return _on_hosts(candidate, weights, caches, compute + logits, tokens)
+        return _on_hosts(candidate, weights, caches, whole, tokens)
     if not rooms:
         held = weights.embedding + weights.head + weights.body + draft.weights + draft.embedding
         kept = sum(caches) + draft.cache
-        host = held + kept + compute + logits + draft.buffers + LLAMA_CPP_HOST
+        host = held + kept + whole + draft.buffers + LLAMA_CPP_HOST
         return Placement(host=host, host_parts=HostParts(weights=round(held), kv_cache=round(kept)), kv_tokens=tokens)
     if candidate.parallel.tensor > 1:
-        return _cut(candidate, weights, caches, compute + logits, tokens, rooms)
-    overheads = [candidate.runtime.total + compute] * len(rooms)
+        return _cut(candidate, weights, caches, whole, tokens, rooms)
+    arrangement = Arrangement(len(rooms), candidate.offloads_experts, candidate.copies_experts)
+    reserved = reservations(model, candidate.version, batch, candidate.kv_cache_type, arrangement)
+    # Of any layers at most, until it is known which a GPU has.
+    overheads = [candidate.runtime.total + buffers.bytes(0, bare=False) for buffers in reserved]
     overheads[0] += _expert_copies(candidate, weights)
-    overheads[-1] += logits + draft.buffers
+    overheads[-1] += output_logits + draft.buffers
     # A tied output has no tensor of its own: llama.cpp then puts a copy of the embeddings on the last GPU.
     output = (weights.head or weights.embedding) + draft.weights
     reserves = (UNIFIED_MEMORY_RESERVE if gpu.unified_memory else LLAMA_CPP_RESERVE for gpu in candidate.gpus)
@@ -73,14 +83,19 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     first_makes = any(entry.own_mask.made for entry in model.attention)
     inputs: Sequence[float] = [0.0] * len(layers)
     if len(rooms) > 1 or not first_makes:
-        inputs = llama_cpp_layer_inputs(model, tokens, copies, candidate.batched_tokens)
-    taken = [cache + each for cache, each in zip(caches, inputs, strict=True)]
+        pipelined = len(rooms) > 1 and not candidate.offloads_experts
+        inputs = layer_inputs(model, batch, PIPELINE_COPIES if pipelined else 1)
+    taken = [cache + own + reserved[-1].layer for cache, own in zip(caches, inputs, strict=True)]
     counts = partition([layer + each for layer, each in zip(layers, taken, strict=True)], free)
     if counts is None:
         return _lacking(layers, taken, free)
     ends = list(accumulate(counts))
-    for gpu in range(int(first_makes), len(counts)):
-        overheads[gpu] += sum(inputs[ends[gpu] - counts[gpu] : ends[gpu]])
+    hosted = [share == 1 or not layer.experts for share, layer in zip(shares, weights.layers, strict=True)]
+    for gpu, (end, count, buffers) in enumerate(zip(ends, counts, reserved, strict=True)):
+        run = slice(end - count, end)
+        overheads[gpu] += buffers.bytes(count, all(hosted[run])) - buffers.bytes(0, bare=False)
+        if gpu >= int(first_makes):
+            overheads[gpu] += inputs_held(inputs[run], shares[run])
     gpus = _usage(counts, layers, caches, overheads, (output, draft.cache), rooms)
     host = LLAMA_CPP_HOST + weights.embedding + draft.embedding
     host += weights.experts_on_host(candidate.host_expert_shares)
@@ -129,6 +144,13 @@ def _cut(
     return Placement(gpus=gpus, host=LLAMA_CPP_HOST + weights.embedding, kv_tokens=tokens)
 
 
+def _batch(candidate: Candidate) -> BatchShape:
+    """One stream of the cache for all slots sees the tokens of all of them."""
+    slots = 1 if is_unified(candidate) else candidate.sequences
+    context = candidate.context * candidate.sequences // slots
+    return BatchShape(context, slots, candidate.batched_tokens, is_whole(candidate.checkpoint))
+
+
 def _outputs(candidate: Candidate) -> int:
     """Tokens of a step for which llama-server wants logits: the last of each slot, and what was drafted behind it.
 
@@ -146,7 +168,7 @@ def _expert_copies(candidate: Candidate, weights: Weights) -> float:
     """
     if not candidate.copies_experts or candidate.batched_tokens < _LEAST_OFFLOADED:
         return 0.0
-    return weights.expert_copies(candidate.host_expert_shares, any(entry.folds for entry in candidate.model.attention))
+    return weights.expert_copies(candidate.host_expert_shares, expert_copies(candidate.model, candidate.version))
 
 
 def _on_hosts(
@@ -178,7 +200,7 @@ class _Drafted(NamedTuple):
     embedding: float = 0.0
 
 
-def _drafted(candidate: Candidate, weights: Weights, tokens: int) -> _Drafted:
+def _drafted(candidate: Candidate, weights: Weights, batch: BatchShape) -> _Drafted:
     """Built-in layers are on the GPU with the output, and rigup puts a smaller model there, but for its embeddings."""
     draft = candidate.draft
     if draft is None:
@@ -188,8 +210,7 @@ def _drafted(candidate: Candidate, weights: Weights, tokens: int) -> _Drafted:
         own = weights_of(draft.checkpoint, model)
         embedding = own.embedding
         held = own.body + (own.head or (embedding if candidate.gpus else 0.0))
-    buffers = llama_cpp_compute(model, tokens, "f16", 1, candidate.batched_tokens)
-    buffers += llama_cpp_logits(model, candidate.batched_tokens)
+    buffers = by_shape(model, batch, "f16", 1) + logits(model, candidate.batched_tokens)
     return _Drafted(held, draft_cells(candidate, draft), buffers, embedding)
 
 

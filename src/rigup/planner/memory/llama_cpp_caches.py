@@ -45,10 +45,15 @@ def draft_cells(candidate: Candidate, draft: Draft) -> float:
 def _cells(
     candidate: Candidate, model: Model, drafts: tuple[Attention, ...], storage: Storage, states: int
 ) -> tuple[float, ...]:
-    unified = any(candidate.service.flags.get(name) for name in _UNIFIED)
+    unified = is_unified(candidate)
     return cells(
         model, storage, candidate.context, candidate.sequences, candidate.batched_tokens, unified, drafts, states
     )
+
+
+def is_unified(candidate: Candidate) -> bool:
+    """Whether all slots share one stream of the cache."""
+    return any(candidate.service.flags.get(name) for name in _UNIFIED)
 
 
 @lru_cache(maxsize=4096)

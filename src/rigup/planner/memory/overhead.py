@@ -9,32 +9,24 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from rigup.attention.attention_class import Storage
 from rigup.catalogue.model import Model
-from rigup.planner.memory.kv_cache import layer_token_bytes
+from rigup.catalogue.runtimes import runtimes
 from rigup.service import EngineName
 from rigup.units import GIB, MIB
 
-# Driver reserve and the CUDA context with all of ggml-cuda's kernels loaded.
-LLAMA_CPP_RUNTIME = 900 * MIB
 # Part of each GPU that a llama.cpp plan leaves free: the figures here are no better than that.
 LLAMA_CPP_RESERVE = 0.01
 # What a plan keeps free on each GPU beyond what it counts, MiB, wherever that is its own choice; less is warned of. A
-# judgement: the largest errors of docs/accuracy.md are 864 MiB (KV cache of the verified vLLM row) and 1.0 GiB (fullest
+# judgement: the largest errors of docs/accuracy.md are 864 MiB (KV cache of the verified vLLM row) and 0.8 GiB (fullest
 # card of the RTX 3090 row), and llama-server's own --fit-target is 1,024 (b11434 --help).
 MARGIN_MIB = 1024
 # The same of a GPU that shares the host's memory, where the operating system needs some of it: assumed, not measured.
 UNIFIED_MEMORY_RESERVE = 0.05
-# ggml_backend_sched keeps four copies of a step's inputs when it pipelines over several GPUs (GGML_SCHED_MAX_COPIES).
-PIPELINE_COPIES = 4
 # NCCL between stages of one GPU each: what two ranks take beyond one before other buffers came (catalogue/runtimes).
 _PIPELINE_NCCL = 450 * MIB
 # NCCL of one llama-server on each GPU, between two and among more, MiB: NVIDIA/nccl#964, four A100 with NVLink after an
 # all-reduce of 4 MiB each; its author says several hundred MB in llama.cpp#21746. Not measured with llama.cpp.
 LLAMA_CPP_NCCL = (544 * MIB, 688 * MIB)
-# Architectures of which llama.cpp computes the experts' down projections on the processor, wherever the weights are:
-# b11434 src/llama-graph.cpp, build_moe_ffn, wants their input in float32, and ggml-cuda refuses that.
-DOWN_ON_PROCESSOR = frozenset({"mistral4"})
 # What a server process takes of host memory before any weights: llama-server; one Python rank of vLLM or SGLang.
 LLAMA_CPP_HOST = 300 * MIB
 TENSOR_ENGINE_HOST = 5 * GIB
@@ -56,8 +48,6 @@ def tensor_engine_activations(model: Model, experts_cut: int, tensor: int, batch
 
 def sampler(engine: EngineName, version: str, model: Model, sequences: int) -> float:
     """Bytes that sampling for `sequences` requests needs on the ranks that hold the output head."""
-    from rigup.catalogue.runtimes import runtimes  # not of llama.cpp, which has one constant
-
     return runtimes()[engine].sampler_bytes(version) * sequences * model.vocab
 
 
@@ -88,10 +78,6 @@ def standard_runtime(
     less than beside that of eight. ranks: all processes of a replica. sequences: of the largest batch with a CUDA
     graph, 0 for none. memory: bytes of the largest GPU.
     """
-    if engine == "llama.cpp":
-        return Runtime(LLAMA_CPP_RUNTIME)
-    from rigup.catalogue.runtimes import runtimes
-
     figures = runtimes()[engine]
     kinds, experts = frozenset(entry.kind for entry in model.attention), model.experts > 0
     reserve = figures.reserve_bytes(memory)
@@ -107,38 +93,3 @@ def request_table(sequences: int, context: int) -> float:
     Source: 0.5.23 mem_cache/memory_pool.py, ReqToTokenPool: int32.
     """
     return 4.0 * (sequences + 1) * context
-
-
-def llama_cpp_compute(model: Model, context_total: int, kv_cache_type: str, copies: int, micro_batch: int) -> float:
-    """Bytes of llama.cpp's compute buffers on one GPU, but for the output's logits and copies of experts.
-
-    copies: of a step's inputs, PIPELINE_COPIES where steps are pipelined, else 1. The attention mask in float16, a copy
-    for each of them and one more; where an indexer scores the tokens, its masks and scores; quantised K and V turned
-    into float16 for the flash-attention kernels; the activations of one micro-batch.
-    """
-    cell = 2 * copies + 2 + max(entry.step_bytes(copies) for entry in model.attention)
-    converted = max(layer_token_bytes(model, Storage("llama.cpp", "f16")))
-    conversion = 0 if kv_cache_type in ("f16", "bf16") else converted * context_total
-    width = model.experts_per_token * (3 * model.expert_intermediate + 2 * model.hidden) + 3 * model.intermediate
-    streams = model.residual_streams
-    # The residual stream and the embeddings are inputs of a pipelined step; of several streams each is one, too.
-    width += (2 if streams == 1 else 4) * copies * streams * model.hidden if copies > 1 else 0
-    width += (6 if streams == 1 else 9) * streams * model.hidden
-    return micro_batch * context_total * cell + conversion + 4.0 * micro_batch * width
-
-
-@lru_cache(maxsize=4096)
-def llama_cpp_layer_inputs(model: Model, context_total: int, copies: int, micro_batch: int) -> tuple[float, ...]:
-    """Bytes of what each layer takes on a GPU as an input of its own, of which a step has copies.
-
-    A view of the mask (where the first GPU makes it: on all others), and what the processor has computed of experts.
-    """
-    taken = {number: entry.own_mask.bytes for entry in model.attention for number in entry.layers}
-    returned = model.gguf_architecture in DOWN_ON_PROCESSOR and copies > 1
-    down = 4.0 * model.experts_per_token * model.hidden if returned else 0.0
-    return tuple(copies * micro_batch * (taken[number] * context_total + down) for number in range(model.layers))
-
-
-def llama_cpp_logits(model: Model, tokens: int) -> float:
-    """Bytes of the logits of some tokens, on the GPU with the output head."""
-    return 4.0 * tokens * model.vocab

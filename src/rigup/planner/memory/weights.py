@@ -79,20 +79,18 @@ class Weights(NamedTuple):
             return 0.0
         return sum(share * layer.experts for layer, share in zip(self.layers, shares, strict=True))
 
-    def expert_copies(self, shares: Sequence[float], folds: bool = False) -> float:
+    def expert_copies(self, shares: Sequence[float], copies: int) -> float:
         """What llama.cpp holds of experts in host memory while a GPU computes them. shares: as for experts_on_host.
 
-        It copies one matrix after another, into the place of the one before. folds: layers that fold sequences into
-        states have broken that place up, so that two of the largest are held (Qwen3.5 in Q4_K_M: 3,360 of 3,448 MiB;
-        Kimi K3 and Nemotron 3 as well), and no other model holds more than one in any plan that was asked about.
-        All experts of a layer where the matrices are not known. Source: llama.cpp b11434, ggml/src/ggml-backend.cpp, a
-        split for each weight, and ggml/src/ggml-alloc.c, best fit; sizes of compute buffers (docs/memory.md).
+        copies: of the largest matrix. It copies one matrix after another, into the place of the one before, unless
+        that has been broken up (docs/memory.md). All experts of a layer where the matrices are not known. Source:
+        llama.cpp b11434, ggml/src/ggml-backend.cpp, a split for each weight, and ggml/src/ggml-alloc.c, best fit.
         """
         moved = [layer for layer, share in zip(self.layers, shares, strict=True) if share and layer.experts]
         largest = max((layer.expert_matrix for layer in moved), default=0.0)
         if not all(layer.expert_matrix for layer in moved):
             return max(largest, *(layer.experts for layer in moved))
-        return 2 * largest if folds else largest
+        return copies * largest
 
 
 class Growth(NamedTuple):

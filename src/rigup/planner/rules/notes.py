@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rigup.planner.candidate import Candidate
 from rigup.planner.engine_memory import OFFLOAD_MICRO_BATCH
-from rigup.planner.memory.overhead import DOWN_ON_PROCESSOR, MARGIN_MIB
+from rigup.planner.memory.llama_cpp_buffers import DOWN_ON_PROCESSOR
+from rigup.planner.memory.overhead import MARGIN_MIB
 from rigup.planner.memory.remedies import for_context, instead_of_offload
 from rigup.planner.moe_config import (
     hides_its_own,

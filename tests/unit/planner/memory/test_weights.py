@@ -141,23 +141,23 @@ def test_a_table_that_cannot_be_is_said_to_be_wrong(layers: str, size: int, mess
     assert raised.value.message == f"checkpoints: {wrong.label}: {message}"
 
 
-def copies(quant: str, repo: str, layers: int, folds: bool) -> float:
+def copied(quant: str, repo: str, layers: int, copies: int) -> float:
     checkpoint = entry(repo, quant)
     parts = weights_of(checkpoint, model_of(checkpoint))
-    return parts.expert_copies((1.0,) * layers + (0.0,) * (len(parts.layers) - layers), folds) / 2**20
+    return parts.expert_copies((1.0,) * layers + (0.0,) * (len(parts.layers) - layers), copies) / 2**20
 
 
 def test_matrices_of_experts_are_copied_to_one_place_which_states_break_up() -> None:
     """512 experts of 4,096 x 1,024: 1,152 MiB in q4_K, 1,680 in q6_K, 2,176 in q8_0."""
     repo = "unsloth/Qwen3.5-397B-A17B-GGUF"
-    assert copies("Q8_0", repo, 20, folds=False) == 2176
-    assert copies("Q8_0", repo, 20, folds=True) == 2 * 2176
-    assert copies("Q4_K_M", repo, 20, folds=False) == 1680
-    assert copies("Q4_K_M", repo, 0, folds=True) == 0
+    assert copied("Q8_0", repo, 20, 1) == 2176
+    assert copied("Q8_0", repo, 20, 2) == 2 * 2176
+    assert copied("Q4_K_M", repo, 20, 1) == 1680
+    assert copied("Q4_K_M", repo, 0, 2) == 0
 
 
 def test_matrices_that_no_table_names_count_as_all_of_a_layer() -> None:
     checkpoint = entry("unsloth/MiniMax-M2.5-GGUF", "UD-Q4_K_XL")
     parts = weights_of(checkpoint, model_of(checkpoint))
     assert parts.layers[0].expert_matrix == 0
-    assert parts.expert_copies((1.0,) * len(parts.layers)) == parts.experts
+    assert parts.expert_copies((1.0,) * len(parts.layers), 1) == parts.experts

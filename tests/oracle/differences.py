@@ -38,10 +38,6 @@ REFUSED: dict[EngineName, dict[str, str]] = {
 """What an engine says of a checkpoint whose stored configuration lacks it; the plan is not what it ends at."""
 
 TOKENS = {
-    "0.33.0": {
-        "nvidia/Qwen3.5-122B-A10B-NVFP4 on 4x RTX 3090": "0.51 %: the judge gives every stage of a pipeline as much as "
-        "the least, of which the fullest holds whole blocks",
-    },
     "0.25.1": {
         "deepseek-ai/DeepSeek-V4-Flash-0731 on 4x RTX PRO 6000 Blackwell Server Edition": "1.6 % more than "
         "planned, equal in 0.33.0: unexplained",

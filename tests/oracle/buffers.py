@@ -163,9 +163,14 @@ def arrangements(checkpoint: CheckpointEntry, path: Path, gpus: int, copies: int
         yield from (Sample(checkpoint, path, gpus, count, copies) for count in sorted(counts))
 
 
+def lowest_of(longest: int) -> int:
+    """The shortest context that is asked about, of a model with this one."""
+    return min(LOWEST, longest // 2 // STEP * STEP)
+
+
 def curve(ask: Callable[[int], Sizes], highest: int) -> dict[int, Sizes]:
     """By context, as many as lines need."""
-    found = {context: ask(context) for context in {min(LOWEST, highest), highest}}
+    found = {context: ask(context) for context in (lowest_of(highest), highest)}
 
     def between(low: int, high: int) -> None:
         context = (low + high) // 2 // STEP * STEP
@@ -210,7 +215,7 @@ def rows(group: Group, ask: Callable[[Sample, BatchShape], Sizes]) -> dict[Place
     """By place and micro-batch, as rigup.catalogue.buffers reads them."""
     model = group.own[0].model
     longest = model.context // STEP * STEP
-    lowest = min(LOWEST, longest)
+    lowest = lowest_of(longest)
     found: dict[Place, dict[str, list[float]]] = defaultdict(dict)
     for size in (SMALL, LARGE):
 
@@ -246,10 +251,9 @@ def rows(group: Group, ask: Callable[[Sample, BatchShape], Sizes]) -> dict[Place
 
 def per_layer(model: Model, at: Place, less: Sizes, more: Sizes, gpus: int = GPUS) -> float:
     """MiB that a layer adds, of answers for so many GPUs and for half as many, of which none may be in the middle."""
-    place, hosted = at
-    most = more[at] if at in more else max(more["first", hosted], more["last", hosted])
-    layers = asked_layers(model.layers, gpus // 2, "first" if at not in more else place)
-    return max(0.0, most - less[at]) / (layers - asked_layers(model.layers, gpus, place))
+    like: Place = at if at in more else ("last", at[1])
+    layers = asked_layers(model.layers, gpus // 2, like[0]) - asked_layers(model.layers, gpus, like[0])
+    return max(0.0, more[like] - less[like]) / layers
 
 
 def reduced(points: Mapping[int, float]) -> list[tuple[int, float]]:

@@ -135,12 +135,12 @@ class Model(Frozen):
 
     @property
     def shape(self) -> str:
-        """All sizes of its layers, for people; a model that was trained further has the same."""
+        """The sizes of its layers, for people. Training a model further or adding tokens leaves them."""
         experts = f"{self.experts} experts of {self.expert_intermediate}" if self.experts else "no experts"
         return (
             f"{self.hidden} wide in {self.residual_streams}, {self.attention_shape}; {experts}, "
             f"{self.experts_per_token} for a token, {self.shared_experts} for all; {self.dense_layers} layers of "
-            f"{self.intermediate}; {self.vocab} tokens"
+            f"{self.intermediate}"
         )
 
     @property

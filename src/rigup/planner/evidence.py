@@ -120,9 +120,11 @@ def _engine_figures(candidate: Candidate) -> Iterator[Figure]:
         measured = [
             found.sources.get("runtime_mib", _UNSOURCED) for found in candidate.measured_overheads.values() if found
         ]
-        reserved = buffers.source_of(candidate.engine.name, candidate.model, candidate.version)
-        calibrated = measured or ["docs/accuracy.md: calibration"]
-        source = "; ".join(dict.fromkeys((*([reserved] if reserved else []), *calibrated)))
+        # Of layers that are cut nobody was asked.
+        whole = candidate.parallel.tensor == 1
+        reserved = whole and buffers.source_of(candidate.engine.name, candidate.model, candidate.version)
+        counted = measured or ["docs/memory.md: overhead"]
+        source = "; ".join(dict.fromkeys((*([reserved] if reserved else []), *counted)))
         yield name, "overhead per GPU", f"{most:,} MiB", source
     if candidate.memory_fraction:
         option = "--gpu-memory-utilization" if candidate.engine.name == "vllm" else "--mem-fraction-static"

@@ -56,7 +56,7 @@ def test_every_file_that_llama_cpp_was_asked_about_has_its_places() -> None:
 
 def test_a_model_that_was_trained_further_has_those_of_its_shape() -> None:
     known = catalogue().models_by_name["Qwen3.6-27B"]
-    tuned = known.model_copy(update={"name": "Qwen3.6-27B-Tuned", "context": 32_768, "parameters": 1})
+    tuned = known.model_copy(update={"name": "Qwen3.6-27B-Tuned", "context": 32_768, "vocab": known.vocab + 64})
     assert buffers_of("llama.cpp", tuned, RELEASE) == buffers_of("llama.cpp", known, RELEASE) is not None
     other = known.model_copy(update={"name": "Qwen3.6-27B-Wider", "intermediate": known.intermediate + 256})
     assert buffers_of("llama.cpp", other, RELEASE) is None

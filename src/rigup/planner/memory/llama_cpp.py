@@ -85,7 +85,8 @@ def place_llama_cpp(candidate: Candidate, rooms: Sequence[float]) -> Placement:
     if len(rooms) > 1 or not first_makes:
         pipelined = len(rooms) > 1 and not candidate.offloads_experts
         inputs = layer_inputs(model, batch, PIPELINE_COPIES if pipelined else 1)
-    taken = [cache + own + reserved[-1].layer for cache, own in zip(caches, inputs, strict=True)]
+    layer = max(buffers.layer for buffers in reserved)
+    taken = [cache + own + layer for cache, own in zip(caches, inputs, strict=True)]
     counts = partition([layer + each for layer, each in zip(layers, taken, strict=True)], free)
     if counts is None:
         return _lacking(layers, taken, free)

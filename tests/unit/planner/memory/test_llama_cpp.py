@@ -195,7 +195,7 @@ def test_a_gpu_none_of_whose_experts_it_has_needs_no_room_to_compute_them() -> N
 
 def test_a_shape_that_nobody_asked_about_is_counted_high() -> None:
     model = catalogue().models_by_name["Qwen3-235B-A22B-Instruct-2507"]
-    other = model.model_copy(update={"name": "other", "vocab": model.vocab + 64})
+    other = model.model_copy(update={"name": "other", "expert_intermediate": model.expert_intermediate + 1})
     batch, arrangement = BatchShape(65_536, 1, 512), Arrangement(4, offloads=False, copies=False)
     known, shaped = (reservations(one, "b11434", batch, "f16", arrangement) for one in (model, other))
     each = [(one.bytes(23, bare=False), two.bytes(23, bare=False)) for one, two in zip(known, shaped, strict=True)]

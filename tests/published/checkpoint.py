@@ -23,7 +23,17 @@ from rigup.quantisation.scheme import Scheme, Unquantised
 # What no scheme touches, whatever its list of exclusions says.
 WHOLE = frozenset(
     (
-        *("embed_tokens", "embeddings", "gate", "router", "conv1d", "weights_proj", "shared_expert_gate", "in_proj_a"),
+        *(
+            "embed_tokens",
+            "embeddings",
+            "gate",
+            "router",
+            "conv1d",
+            "weights_proj",
+            "shared_expert_gate",
+            "in_proj_a",
+            "in_proj_ba",
+        ),
         *(
             "in_proj_b",
             "visual",

@@ -17,6 +17,8 @@ from rigup.planner.memory.weights import check_size
 from rigup.rig import Rig
 from rigup.service import Service, location_of
 
+_OWN_MIX = "ud-"
+"""What unsloth puts before the name of a mix with types of its own."""
 REPOSITORY = re.compile(r"(?P<repo>[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*)(?::(?P<quant>[\w.-]{1,64}))?")
 
 
@@ -130,7 +132,7 @@ def _of_repo(repo: str, quant: str | None, catalogue: Catalogue, where: str) -> 
     """The checkpoints of a repository that a service names in place of a model."""
     found = _in_repo(repo, catalogue)
     if quant is not None:
-        found = tuple(entry for entry in found if entry.quant.lower() == quant.lower())
+        found = _named(found, quant)
     if not found:
         raise NotInCatalogue(f"{where}.model", repo, quant)
     return found
@@ -155,13 +157,20 @@ def _checkpoints_of_model(
 def _of_quant(found: tuple[CheckpointEntry, ...], quant: str | None, where: str) -> tuple[CheckpointEntry, ...]:
     if quant is None:
         return found
-    fitting = tuple(entry for entry in found if entry.quant.lower() == quant.lower())
+    fitting = _named(found, quant)
     if not fitting:
         raise InputError(
             f"{where}.quant: unknown quantisation {quoted(quant)} of {found[0].model}",
             suggestion(quant, {entry.quant for entry in found}),
         )
     return fitting
+
+
+def _named(found: tuple[CheckpointEntry, ...], quant: str) -> tuple[CheckpointEntry, ...]:
+    """Those of a quantisation. Where there is none, its publisher's own mix: Q4_K_M is UD-Q4_K_M too."""
+    wanted = quant.lower()
+    exact = tuple(entry for entry in found if entry.quant.lower() == wanted)
+    return exact or tuple(entry for entry in found if entry.quant.lower() == f"{_OWN_MIX}{wanted}")
 
 
 def _engines(service: Service, catalogue: Catalogue, where: str) -> tuple[tuple[Engine, EngineVersion], ...]:

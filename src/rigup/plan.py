@@ -204,7 +204,7 @@ class GpuMemory(Frozen):
 
 
 class Speed(Frozen):
-    """Estimated decode tokens per second, as a range. note: what is missing and widens it, "" for nothing."""
+    """Estimated decode tokens per second, as a range. note: what is missing and slows it, "" for nothing."""
 
     low: float
     high: float
@@ -344,6 +344,7 @@ class Plan(Frozen):
     host_memory_mib: int | None = None
     host_parts: HostParts | None = None
     decode_tokens_per_second: Speed | None = None
+    decode_with_full_context: Speed | None = None
     decode_at_concurrency: Speed | None = None
     command: tuple[str, ...] = ()
     environment: dict[str, str] = {}

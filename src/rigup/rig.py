@@ -59,7 +59,8 @@ class Gpu(Frozen):
     """One GPU of a rig, with the figures that planning uses. Each figure's source is in `sources`, by field name.
 
     memory_mib: what NVML reports as total, MiB; None where NVML answers "not supported" (GB10: the host's memory).
-    memory_bandwidth_gbs: 10**9 bytes per second.
+    memory_bandwidth_gbs: 10**9 bytes per second. tensor_tflops: 10**12 operations per second in bf16, dense, added up
+    in float32; None where it is not known.
     moe_config_name: the device name in the engines' fused-MoE config files.
     host_architecture: of its machine; a GPU on a card is assumed to be in an x86_64 machine.
     """
@@ -71,6 +72,7 @@ class Gpu(Frozen):
     compute_capability: Capability
     memory_mib: Annotated[int, Field(ge=1)] | None = None
     memory_bandwidth_gbs: Annotated[float, Field(gt=0)]
+    tensor_tflops: Annotated[float, Field(gt=0)] | None = None
     unified_memory: bool = False
     default_power_w: Annotated[int, Field(ge=1)] | None = None
     power_range_w: tuple[int, int] | None = None

@@ -12,8 +12,8 @@ SHAPES = {"vocab", "hidden", "kv_heads", "head_dim", "kv_rank", "token_bytes", "
 """What only arithmetic about memory needs to know of a model or a checkpoint."""
 RESULTS = {"GpuUsage", "Placement", "LayerWeights", "LayerCache"}
 """What such arithmetic makes."""
-READING = ("checkpoints/", "quantisation/", "lab/", "programs/")
-"""Where shapes are read out of files, or made up for a rehearsal, and no GPU's memory is counted."""
+READING = ("checkpoints/", "quantisation/", "lab/", "programs/", "planner/speed.py")
+"""Where shapes are read out of files, made up for a rehearsal, or sent between GPUs, and no GPU's memory is counted."""
 
 
 def second_oracles(source: Path) -> list[str]:

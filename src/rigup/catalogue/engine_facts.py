@@ -118,9 +118,10 @@ class WholeEmbeddings(Ranged):
 
 
 class StageEmbeddings(Ranged):
-    """Architectures whose embeddings are on every stage of a pipeline, not on the first alone."""
+    """Architectures whose embeddings are on every stage of a pipeline, not the first alone; heads: the head, too."""
 
     architectures: tuple[str, ...]
+    heads: bool = False
 
 
 class KvCacheTypes(Ranged):

@@ -131,6 +131,10 @@ class EngineVersion(EngineRelease):
         """Whether every stage of a pipeline has the embeddings of an architecture."""
         return any(architecture in known.architectures for known in self.stage_embeddings)
 
+    def repeats_heads(self, architecture: str | None) -> bool:
+        """Whether every stage of a pipeline has the output head of an architecture."""
+        return any(known.heads and architecture in known.architectures for known in self.stage_embeddings)
+
     def reads_format(self, checkpoint: CheckpointEntry) -> bool:
         """Whether it reads the files of a checkpoint in Mistral's own format; True for any other checkpoint."""
         known = self.mistral_format

@@ -18,6 +18,7 @@ from rigup.units import Frozen
 FOLDER, TABLE = "qualities", "quality"
 Level = Literal["lossless", "near", "good", "degraded"]
 LEVELS: tuple[Level, ...] = ("lossless", "near", "good", "degraded")
+NEAR = LEVELS.index("near")
 # The most that a level may lose: mean KL divergence in nats, and percent of a benchmark's points.
 KLD_LIMITS = {"lossless": 0.002, "near": 0.05, "good": 0.15}
 LOSS_LIMITS = {"lossless": 0.1, "near": 2.0, "good": 5.0}
@@ -69,6 +70,11 @@ class JudgedQuality(Frozen):
     figure: str
     source: str
     pruned: bool = False
+
+    @property
+    def degraded(self) -> bool:
+        """Whether it is of the last level, which has no floor."""
+        return self.level == LEVELS[-1]
 
     @property
     def rank(self) -> int:

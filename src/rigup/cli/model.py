@@ -38,7 +38,7 @@ examples:
   rigup model add Qwen/Qwen3-235B-A22B-GPTQ-Int4
   rigup model add unsloth/gpt-oss-120b-GGUF:Q8_0      one quantisation of several
   rigup model add ~/models/my-finetune --repo me/my-finetune
-  rigup model add /models/x-Q4_K_M.gguf --model Qwen3-8B
+  rigup model add /models/x-Q4_K_M.gguf --model Qwen3-4B
   rigup model add org/name --revision v1.1 --json
   rigup model add ollama:qwen3:8b                     a name in Ollama's registry
 

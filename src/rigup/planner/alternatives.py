@@ -90,7 +90,8 @@ def _finer(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
 
 
 def _faster(winner: Score, rivals: Sequence[Score]) -> Iterator[str]:
-    best = max(rivals, key=lambda other: other.speed, default=winner)
+    taken = (other for other in rivals if not other.quality.degraded)
+    best = max(taken, key=lambda other: other.speed, default=winner)
     if best.speed > winner.speed * _FASTER and winner.candidate.service.prefer != "speed":
         yield (
             f"{_name(best)} is estimated to be {best.speed / winner.speed:.1f} times as fast ({best.quality.level}): "

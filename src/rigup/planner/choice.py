@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rigup.catalogue.quality import LEVELS, JudgedQuality, quality_of
+from rigup.catalogue.quality import LEVELS, NEAR, JudgedQuality, quality_of
 from rigup.planner.attempts import fit_context, with_larger_steps
 from rigup.planner.candidate import Candidate
 from rigup.planner.memory.weights import bits_per_weight
@@ -30,9 +30,9 @@ _SPEED_STEP = 1.1
 # Steps in which the amount that is offloaded counts, GiB.
 _OFFLOAD_STEP_GIB = 8
 _BITS_STEP = 0.25
+_DEGRADED = len(LEVELS) - 1
 _SLOWER = "is estimated to be slower"
 _ORDER = {"vllm": 0, "sglang": 1, "llama.cpp": 2}
-_NEAR, _DEGRADED = LEVELS.index("near"), LEVELS.index("degraded")
 
 
 class Criterion(NamedTuple):
@@ -94,16 +94,23 @@ def scored(candidate: Candidate, place: int) -> Score:
 
 def _necessities(candidate: Candidate, quality: JudgedQuality) -> Iterator[Criterion]:
     """The criteria before any preference. Weights in host memory cost several times the speed."""
+    pruned, lossy = candidate.checkpoint.pruned, candidate.kv_cache_type in _LOSSY_CACHE
+    # First, as otherwise the smallest mix would always win by the least that it keeps in host memory. No source says
+    # what pruning loses.
+    poor = (
+        Criterion(max(0, quality.rank - NEAR), f"is of a lower quality ({quality.level})"),
+        Criterion(_DEGRADED - NEAR if pruned else 0, "has pruned experts"),
+        Criterion(int(lossy), "quantises the KV cache to fewer than 8 bits"),
+    )
+    yield max(poor, key=lambda criterion: criterion.value)
     # Experts on the host are computed there; vLLM's offload sends the weights over PCIe for every token.
     kind = 2 if candidate.cpu_offload_gib else int(candidate.offloads_experts)
     asked = candidate.service.offload == "experts" or asked_in_flags(candidate.service)
     yield Criterion(max(0, kind - asked), "keeps weights in host memory, or sends them over PCIe for every token")
-    yield Criterion(candidate.kv_cache_type in _LOSSY_CACHE, "quantises the KV cache to fewer than 8 bits")
-    yield Criterion(candidate.checkpoint.pruned, "has pruned experts")
+    yield Criterion(lossy, "quantises the KV cache to fewer than 8 bits")
+    yield Criterion(pruned, "has pruned experts")
     yield Criterion(candidate.is_tight, "leaves so little GPU memory free that it may fail to start")
     steps = offloaded_bytes(candidate) // (_OFFLOAD_STEP_GIB * GIB) if candidate.service.prefer != "quality" else 0
-    # By the least offload alone, the smallest mix would always win: do not go below "near" for it.
-    yield Criterion(max(0, quality.rank - _NEAR) if steps else 0, f"is of a lower quality ({quality.level})")
     yield Criterion(steps, "keeps more weights in host memory")
 
 
@@ -117,9 +124,12 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
     quantises = candidate.kv_cache_type not in (*_FULL_CACHE, own and own.name)
     cache = Criterion(quantises, "quantises the KV cache to 8 bits")
     native = Criterion(not _is_native(candidate), "is in a format that these GPUs do not compute in")
-    poor = Criterion(quality.rank == _DEGRADED, f"is of a lower quality ({quality.level})")
+    small = Criterion(
+        not _computes_in_few_bits(candidate), "is not in a format of 4 or 8 bits that these GPUs compute in"
+    )
+    poor = Criterion(quality.degraded, f"is of a lower quality ({quality.level})")
     # The last level has no lower limit, so bits count before speed there.
-    depth = Criterion(finest.value if quality.rank == _DEGRADED else 0, finest.why)
+    depth = Criterion(finest.value if quality.degraded else 0, finest.why)
     if prefer == "quality":
         yield from (level, finest, cache, fast, native)
     elif prefer == "speed":
@@ -130,7 +140,7 @@ def _preferences(candidate: Candidate, quality: JudgedQuality, speed: float, bit
         room = Criterion(-held, "holds less context")
         yield from (poor, depth, room, level, fast, native, finest, cache)
     else:
-        yield from (level, depth, fast, native, finest, cache)
+        yield from (level, depth, small, fast, native, finest, cache)
 
 
 def _simplicity(candidate: Candidate, place: int) -> Iterator[Criterion]:
@@ -146,6 +156,13 @@ def _is_native(candidate: Candidate) -> bool:
     """Whether the GPUs compute in the checkpoint's format; otherwise the engine converts the weights on the fly."""
     support = candidate.format_support
     return support is None or all(support.native_on(capability) for capability in candidate.capabilities)
+
+
+def _computes_in_few_bits(candidate: Candidate) -> bool:
+    """Whether the checkpoint is in FP8, NVFP4 or the like and its GPUs compute in it: prompts gain most by that."""
+    support, checkpoint = candidate.format_support, candidate.checkpoint
+    few = checkpoint.weight_format not in ("bf16", "gguf") and not checkpoint.scheme.endswith("_a16")
+    return few and support is not None and bool(candidate.gpus) and _is_native(candidate)
 
 
 def reach(candidate: Candidate) -> int:

@@ -58,6 +58,7 @@ def decide(request: PlanningRequest, advise: bool = True) -> Decision | Refusal:
         driver=driver,
         driver_floor=floor,
         decode_tokens_per_second=decode_speed(winner),
+        decode_with_full_context=decode_speed(winner, tokens=winner.context),
         decode_at_concurrency=decode_speed(winner, service.concurrency) if service.concurrency > 1 else None,
         warnings=(*judged.warnings, *toolkit_warnings(build), *compiler_warnings(build), *library_warnings(build)),
         silenced=judged.silenced,

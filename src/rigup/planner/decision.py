@@ -24,6 +24,7 @@ class Decision(NamedTuple):
     driver: DriverPlan | None
     driver_floor: int
     decode_tokens_per_second: Speed | None
+    decode_with_full_context: Speed | None
     decode_at_concurrency: Speed | None
     warnings: tuple[Finding, ...]
     silenced: tuple[str, ...]

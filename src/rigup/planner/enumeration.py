@@ -69,15 +69,15 @@ class PlanningRequest:
 
 def candidates(request: PlanningRequest) -> Iterator[Candidate]:
     """Every possibility, in the catalogue's order. Pairs that cannot work come only if the service names both parts."""
-    insists = _insists(request.service)
+    asked = insists(request.service)
     placements = {
         engine.name: tuple(_placements(request, engine, release))
         for engine, release in request.resolved.engines
-        if _can_offload(request, engine) and (insists or _has_the_model(request, release))
+        if _can_offload(request, engine) and (asked or _has_the_model(request, release))
     }
     for checkpoint in request.resolved.checkpoints:
         for engine, release in request.resolved.engines:
-            if insists or loads(checkpoint, release):
+            if asked or loads(checkpoint, release):
                 architecture = release.architecture_of(request.resolved.model, checkpoint)
                 for placement in placements.get(engine.name, ()):
                     if kept := _as_the_engine_keeps(request, release, architecture, placement):
@@ -97,7 +97,7 @@ def _has_the_model(request: PlanningRequest, release: EngineVersion) -> bool:
     return has or "model-support" in request.service.allow
 
 
-def _insists(service: Service) -> bool:
+def insists(service: Service) -> bool:
     """Whether the service names an engine and a checkpoint: then rules say what is wrong with the pair."""
     return service.engine is not None and (service.checkpoint is not None or service.quant is not None)
 

@@ -8,19 +8,24 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
+from rigup.catalogue.quality import NEAR, quality_of
 from rigup.plan import Finding
 from rigup.planner.attempts import fit_memory
 from rigup.planner.candidate import Candidate
-from rigup.planner.enumeration import PlanningRequest, candidates
+from rigup.planner.enumeration import PlanningRequest, candidates, insists
 from rigup.planner.memory.fit import Shortfall
 from rigup.planner.memory.remedies import for_context, for_sizes, for_weights
 from rigup.planner.memory.weights import weights_of
 from rigup.planner.multinode.layouts import indivisible_layout
 from rigup.planner.parallelism import with_expert_parallel
 from rigup.planner.rules import is_refused, refusals
+from rigup.planner.speed import decode_speed
 from rigup.units import GIB, MIB
 
 _MEMORY_SOURCE = "docs/memory.md"
+# Tokens a second that nobody waits for, at the high end of the estimate; how many times slower a better level may be.
+# Judgements.
+_HOPELESS, _SLOWER = 2, 2
 # Shortfalls of the layout, which make it impossible to apply the rules.
 _SHAPES = ("gpus", "partition", "hosts", "stages")
 # The rule and the hint, or what makes it, of each kind of shortfall.
@@ -74,7 +79,11 @@ class Survey(NamedTuple):
 
 
 def survey(request: PlanningRequest) -> Survey:
-    """Tries everything in GPU memory; tries experts in host memory only on request or if nothing else fits."""
+    """Tries everything in GPU memory; experts in host memory on request, or if nothing else fits.
+
+    Where no checkpoint that is near the maker's own fits, those of a better level are tried with experts in host
+    memory, which may take half the speed.
+    """
     fitting: list[Candidate] = []
     rejected: list[Rejected] = []
     for candidate in candidates(request):
@@ -85,6 +94,10 @@ def survey(request: PlanningRequest) -> Survey:
             fitting.append(outcome)
     if request.service.offload == "experts" or (request.service.offload == "auto" and not fitting):
         fitting += _offloaded(request, rejected)
+    elif request.service.offload == "auto" and (best := min(map(_rank, fitting))) > NEAR:
+        enough = max(map(_middle_speed, fitting)) / _SLOWER
+        better = (one for one in _offloaded(request, rejected) if _rank(one) < best)
+        fitting += [one for one in better if _middle_speed(one) >= enough]
     return Survey(tuple(fitting), tuple(rejected))
 
 
@@ -168,9 +181,24 @@ def _offloaded(request: PlanningRequest, rejected: list[Rejected]) -> Iterator[C
         permitted = allowed(settled) if settled is not None else None
         if permitted is not settled and permitted is not None:
             settled = least_offload(short._replace(candidate=permitted))
-        if permitted is not None and settled is not None:
+        if permitted is not None and settled is not None and not _is_hopeless(settled):
             found = candidate
             yield settled
+
+
+def _rank(candidate: Candidate) -> int:
+    return quality_of(candidate.checkpoint, candidate.model, candidate.catalogue.qualities).rank
+
+
+def _middle_speed(candidate: Candidate) -> float:
+    speed = decode_speed(candidate)
+    return math.sqrt(speed.low * speed.high)
+
+
+def _is_hopeless(candidate: Candidate) -> bool:
+    """Whether weights that cross PCIe for every token leave nothing that anybody would wait for."""
+    asked = insists(candidate.service)
+    return not asked and candidate.cpu_offload_gib > 0 and decode_speed(candidate).high < _HOPELESS
 
 
 def least_offload(shortfall: Shortfall) -> Candidate | None:

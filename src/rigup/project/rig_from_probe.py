@@ -12,6 +12,7 @@ from typing import Any
 from rigup.catalogue.catalogue import Catalogue
 from rigup.catalogue.gpu_names import matching, short_name
 from rigup.catalogue.model import Model
+from rigup.catalogue.quality import LEVELS
 from rigup.errors import InputError, Refused
 from rigup.facts.probe import Probe, ProbedGpu
 from rigup.lock import Lock
@@ -26,6 +27,7 @@ SERVICE = "chat"
 _WHERE = "the probe"
 _WORDS = {1: "single", 2: "dual", 3: "triple", 4: "quad", 6: "six", 8: "eight"}
 _MOST_ALTERNATIVES = 3
+_DEGRADED = LEVELS[-1]
 # Below this, whole GiB are too coarse for the comparison with the declared figure at every apply.
 _WHOLE_FROM_GIB = 32
 
@@ -118,10 +120,14 @@ def slug(name: str) -> str:
 
 
 def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogue, lock: Lock) -> list[Suggestion]:
-    """Services that fit on a rig, the best first: what fits in GPU memory, the largest model, the newest of a size."""
+    """Services that fit on a rig, the best first: the largest model, the newest of a size.
+
+    What fits in GPU memory comes first, but degraded quantisations after the others.
+    """
     rig = read_rig(data, _WHERE, catalogue)
     found: list[Suggestion] = []
     for offload in ("none", "auto"):
+        degraded: list[Suggestion] = []
         for model in sorted(catalogue.served, key=_rank):
             if any(model.name == known.service["model"] for known in found):
                 continue
@@ -129,9 +135,10 @@ def suggestions(host: str, group: str, data: dict[str, Any], catalogue: Catalogu
             (wanted,) = read_services({SERVICE: service}, _WHERE, rig)
             plan = plan_service(host, group, rig, wanted, catalogue, lock, advise=False)
             if plan.verdict == "ok":
-                found.append(Suggestion({"model": model.name}, plan))
+                (degraded if plan.quality == _DEGRADED else found).append(Suggestion({"model": model.name}, plan))
             if len(found) > _MOST_ALTERNATIVES:
                 return found
+        found = [*found, *degraded][: _MOST_ALTERNATIVES + 1]
     return found
 
 

@@ -29,13 +29,28 @@ KIMI, GPT_OSS = "lightseekorg/kimi-k2.6-eagle3-mla", "lmsys/EAGLE3-gpt-oss-120b-
 
 NO_CONFIG = "neither its config.json nor the size of its files was found"
 NOT_THERE = {
+    "AngelSlim/Qwen3-32B_eagle3": NO_CONFIG,
+    "AngelSlim/Qwen3-8B_eagle3": NO_CONFIG,
     "Inferact/MiniMax-M3-EAGLE3": "its card gives hidden size, vocabulary and 3.3B; its config.json was not found",
     "Inferact/MiniMax-M3-EAGLE3-GQA": NO_CONFIG,
+    "lightseekorg/kimi-k2.7-coder-eagle3.1-mla": NO_CONFIG,
+    "lmsys/SGLang-EAGLE3-Llama-3.1-8B-Instruct-SpecForge": NO_CONFIG,
     "lmsys/SGLang-EAGLE3-Llama-3.3-70B-Instruct-SpecForge": "2.81 GB are listed; its config.json was not found",
     "lmsys/SGLang-EAGLE3-Qwen3-235B-A22B-Instruct-2507-SpecForge-Meituan": NO_CONFIG,
+    "lmsys/SGLang-EAGLE3-Qwen3-30B-A3B-Instruct-2507-SpecForge-Nex": NO_CONFIG,
+    "lmsys/SGLang-EAGLE3-Qwen3-Coder-30B-A3B-Instruct-SpecForge": NO_CONFIG,
     "lmsys/SGLang-EAGLE3-Qwen3-Coder-480B-A35B-Instruct-SpecForge-EigenAI": NO_CONFIG,
+    "lmsys/SGLang-EAGLE3-Qwen3-Next-80B-A3B-Instruct-FP8-perfect-blend-regenerated": NO_CONFIG,
     "mistralai/Mistral-Small-4-119B-2603-eagle": "a recipe says two layers; its params.json was not found",
     "nvidia/gpt-oss-120b-Eagle3-v3": NO_CONFIG,
+    "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3": NO_CONFIG,
+    "RedHatAI/Qwen3-30B-A3B-Instruct-2507-speculator.eagle3": NO_CONFIG,
+    "RedHatAI/Qwen3-32B-speculator.eagle3": NO_CONFIG,
+    "RedHatAI/Qwen3-8B-speculator.eagle3": NO_CONFIG,
+    "RedHatAI/Qwen3-VL-235B-A22B-Instruct-speculator.eagle3": NO_CONFIG,
+    "Tengyunw/qwen3_8b_eagle3": NO_CONFIG,
+    "thoughtworks/GLM-4.7-Flash-Eagle3": NO_CONFIG,
+    "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B": NO_CONFIG,
     "zhuyksir/EAGLE3-gpt-oss-20b-bf16": NO_CONFIG,
 }
 """Heads that the catalogue names for a model and does not have, each with the reason."""

@@ -46,7 +46,7 @@ def test_a_repositorys_parsers(repo: str, tool: tuple[str, ...], reasoning: tupl
     assert (found.vllm.tool, found.vllm.reasoning) == (tool, reasoning)
 
 
-@pytest.mark.parametrize("repo", ["zai-org/GLM-5.3", "org/GLM-50", "org/SmolLM2-135M-Instruct", "zai-org/GLM-4.75"])
+@pytest.mark.parametrize("repo", ["zai-org/GLM-5.9", "org/GLM-50", "org/SmolLM2-135M-Instruct", "zai-org/GLM-4.75"])
 def test_others_are_not_guessed(repo: str) -> None:
     assert parsers_of(repo) is None
 

@@ -43,8 +43,8 @@ def test_a_base_that_the_fleet_made_has_them_of_its_own_base() -> None:
 @pytest.mark.parametrize(
     ("classes", "bases", "tool"),
     [
-        (("Glm4MoeForCausalLM",), (), "glm47"),
-        (("Glm4MoeForCausalLM",), ("somebody/unknown",), "glm47"),
+        (("GlmMoeDsaForCausalLM",), (), "glm47"),
+        (("GlmMoeDsaForCausalLM",), ("somebody/unknown",), "glm47"),
         (("MiniMaxM2ForCausalLM",), ("Qwen/Qwen3-0.6B", "zai-org/GLM-4.7"), "minimax_m2"),
     ],
 )
@@ -56,6 +56,6 @@ def test_without_a_known_base_those_of_all_models_of_its_class(
     assert found.source.startswith(f"{classes[0]}: as of ")
 
 
-@pytest.mark.parametrize("classes", [("Qwen3MoeForCausalLM",), ("LlamaForCausalLM",), ("NobodyHasThis",), ()])
+@pytest.mark.parametrize("classes", [("Qwen3MoeForCausalLM",), ("Glm4MoeForCausalLM",), ("NobodyHasThis",), ()])
 def test_none_where_models_of_its_class_differ_or_there_are_none(classes: tuple[str, ...]) -> None:
     assert find_parsers("mine", classes, (), CARD, MODELS).by_engine == {}

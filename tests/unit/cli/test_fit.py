@@ -82,7 +82,7 @@ def test_the_best_comes_first_and_what_does_not_fit_is_counted(said: Any) -> Non
 
 def test_all_adds_what_does_not_fit_with_the_reason(said: Any) -> None:
     _, out, _ = said(*FOUR, "--all")
-    assert "\nQwen3.5-397B-A17B: weights " in out
+    assert "\nQwen3-Coder-480B-A35B-Instruct: weights " in out
     assert len(first_words(out.replace(": ", " "))) == len(MODELS)
 
 
@@ -195,7 +195,7 @@ REFUSED = [
         'describe the first host: rigup init USER@HOST, or name a rig: rigup fit "4x RTX 3090"',
     ),
     (["--model", "EAGLE3-gpt-oss-120B"], "--model: EAGLE3-gpt-oss-120b ", None),
-    (["--model", "GLM-5.1"], '--model: unknown model "GLM-5.1"', 'try "GLM-5.2"'),
+    (["--model", "GLM-5.1"], '--model: unknown model "GLM-5.1"', 'try "GLM-5.3"'),
     (["1x RTX 3090", "--host-memory", "much"], '--host-memory: "much" ', None),
     (["1x RTX 3090", "--host-memory", "0"], "--host-memory: 0 is not between 0 and 65,536 GiB", None),
     (["--host-memory", "64"], "--host-memory: the rigs of an inventory have their own", None),

@@ -99,6 +99,7 @@ KEYS = [
         "host_memory_mib",
         "host_memory_parts",
         "decode_tokens_per_second",
+        "decode_with_full_context",
         "command",
         "environment",
         "swap",

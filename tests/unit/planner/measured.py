@@ -153,6 +153,11 @@ class MeasuredSpeed:
     host_memory: str | None = None
     source: str = field(default=_RTX6K)
 
+    @property
+    def tokens(self) -> int:
+        """In the cache of each request: the context that the service was planned with."""
+        return int(self.service["context"])
+
 
 def _b200(concurrency: int, measured: float) -> MeasuredSpeed:
     service = {"checkpoint": FP8, "engine": "vllm", "tensor_parallel": 4, "context": 2560, "concurrency": concurrency}

@@ -12,6 +12,7 @@ from rigup.facts.probe import Nvidia, PciGpu, Probe, ProbedGpu
 from rigup.lock import Lock
 from rigup.planner.inputs.rig_and_services import read_rig, read_services
 from rigup.project.rig_from_probe import check_known, group_data, group_name, rig_of, suggestions
+from tests.unit.planner.asking import decided
 
 RTX_3090, PRO_6000 = "NVIDIA GeForce RTX 3090", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
 BOX = Probe(os="debian-12", memory_kib=int(125.6 * 2**20))
@@ -109,6 +110,15 @@ def test_what_is_written_plans(probe: Probe, catalogue: Catalogue) -> None:
 
 def test_what_fits_in_gpu_memory_comes_first(catalogue: Catalogue) -> None:
     found = suggestions("box", "boxes", rig_of("box", cards(*[RTX_3090] * 4)), catalogue, Lock())
-    assert found[0].service["model"].startswith("MiniMax-M2")
-    sizes = [catalogue.models_by_name[suggestion.service["model"]].parameters for suggestion in found[:2]]
+    assert all(suggestion.plan.quality != "degraded" for suggestion in found)
+    sizes = [catalogue.models_by_name[suggestion.service["model"]].parameters for suggestion in found]
     assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_degraded_quantisation_comes_after_all_that_are_not(catalogue: Catalogue) -> None:
+    """Four cards of 24 GB hold DeepSeek V4 Flash and MiniMax M2 in 2 bits."""
+    rig = rig_of("box", cards(*[RTX_3090] * 4))
+    held = decided("4x RTX 3090", {"model": "MiniMax-M2.5", "offload": "none"}, 64)
+    assert (held.verdict, held.quality) == ("ok", "degraded")
+    found = suggestions("box", "boxes", rig, catalogue, Lock())
+    assert not [one for one in found if one.service["model"].startswith(("MiniMax", "DeepSeek"))]

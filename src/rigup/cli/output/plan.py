@@ -185,12 +185,14 @@ def context_text(plan: Plan) -> str:
 
 
 def speed_text(plan: Plan) -> str:
-    """The estimated decode speed for one request and at the service's concurrency."""
-    alone, together = plan.decode_tokens_per_second, plan.decode_at_concurrency
+    """The estimated decode speed of one request, with its context empty and full, and at the service's concurrency."""
+    alone, full, together = plan.decode_tokens_per_second, plan.decode_with_full_context, plan.decode_at_concurrency
     text = f"{alone.low:.0f} to {alone.high:.0f} tokens/s for one request" if alone else ""
+    if full is not None:
+        text += f", {full.low:.0f} to {full.high:.0f} with its context full"
     if together is not None:
         text += f", {together.low:.0f} to {together.high:.0f} for {plan.service.concurrency} together"
-    return f"{text}; {alone.note}: the low end allows for it" if alone and alone.note else text
+    return f"{text}; slower for {alone.note}" if alone and alone.note else text
 
 
 def swap_text(plan: Plan, swap: Swap) -> str:

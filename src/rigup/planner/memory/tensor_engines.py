@@ -119,7 +119,9 @@ def _shape(candidate: Candidate) -> _RankBytes:
     for stage in range(stages if repeated else 1):
         extras[stage] += weights.embedding / cut
     extras = [extra + tower_bytes(candidate, stage) for stage, extra in enumerate(extras)]
-    extras[-1] += (weights.head or (weights.embedding if stages > 1 and not repeated else 0.0)) / tensor
+    head = (weights.head or (weights.embedding if stages > 1 and not repeated else 0.0)) / tensor
+    every = candidate.release.repeats_heads(candidate.architecture)
+    extras = [extra + head * (every or stage == stages - 1) for stage, extra in enumerate(extras)]
     extras[-1] += draft_weights(candidate)
     if positions := candidate.release.positions(candidate.architecture):
         rows = positions.factor * model.context

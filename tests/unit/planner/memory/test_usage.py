@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rigup.plan import Speed
 from rigup.planner.speed import decode_speed
 from tests.unit.planner.asking import served
 from tests.unit.planner.measured import MEMORY, RTX_3090_CARDS_GIB, SPEED, MeasuredMemory, MeasuredSpeed, fullest_gib
@@ -37,7 +38,7 @@ def test_the_cards_of_the_llama_cpp_row_are_shown_one_by_one() -> None:
 
 @pytest.mark.parametrize("row", SPEED, ids=lambda row: row.what)
 def test_measured_speed_lies_in_the_range(row: MeasuredSpeed) -> None:
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
+    estimate = estimated(row)
     assert estimate.low <= row.measured <= estimate.high
 
 
@@ -63,14 +64,20 @@ def memory_line(row: MeasuredMemory) -> str:
     return f"| {row.what} | {values} | {verified} | {row.source} |"
 
 
+def estimated(row: MeasuredSpeed) -> Speed:
+    """The range behind as many tokens as the run had."""
+    candidate = served(row.gpus, row.service, row.host_memory_gib, row.host_memory)
+    return decode_speed(candidate, row.concurrency, tokens=row.tokens)
+
+
 def middle(row: MeasuredSpeed) -> float:
     """The geometric middle of the estimated range."""
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
+    estimate = estimated(row)
     return float((estimate.low * estimate.high) ** 0.5)
 
 
 def speed_line(row: MeasuredSpeed) -> str:
     """One row of the table of speed in docs/speed.md."""
-    estimate = decode_speed(served(row.gpus, row.service, row.host_memory_gib, row.host_memory), row.concurrency)
+    estimate = estimated(row)
     off = f"{middle(row) / row.measured - 1:+.0%}".replace("%", " %")
     return f"| {row.what} | {estimate.low:,.0f} to {estimate.high:,.0f} | {row.measured:,.1f} | {off} | {row.source} |"

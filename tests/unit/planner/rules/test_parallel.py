@@ -53,7 +53,7 @@ def test_whole_experts_do_not_help_where_the_shared_ones_are_cut() -> None:
     assert finding.hint == "choose tensor_parallel from 1, 2, 4"
     chosen = decided("8x RTX PRO 6000 Blackwell Server Edition", asked, 1024)
     assert chosen.parallel is not None
-    assert chosen.parallel.tensor == 4
+    assert chosen.parallel.tensor <= 4
 
 
 def test_vllm_cuts_experts_over_data_parallel_ranks_too_and_sglang_does_not() -> None:

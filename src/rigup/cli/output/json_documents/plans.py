@@ -89,6 +89,7 @@ class PlanOfService(Shown):
     host_memory_mib: int | None
     host_memory_parts: HostParts | None = Field(validation_alias="host_parts")
     decode_tokens_per_second: Speed | None
+    decode_with_full_context: Speed | None
     command: list[str] | None
     environment: dict[str, str] | None
     swap: Swap | None

@@ -41,7 +41,7 @@ HERE: dict[str, tuple[int, str]] = {
     "rigup metrics inventories/homelab.py --out monitoring": (0, "monitoring/"),
     "rigup model add Qwen/Qwen3-235B-A22B-GPTQ-Int4": (0, "catalogue/"),
     "rigup model add ~/models/my-finetune --repo me/my-finetune": (0, "catalogue/"),
-    "rigup model add /models/x-Q4_K_M.gguf --model Qwen3-8B": (0, "catalogue/"),
+    "rigup model add /models/x-Q4_K_M.gguf --model Qwen3-4B": (0, "catalogue/"),
     "rigup bench --compare results/a.json results/b.json": (0, "output tokens/s"),
     "rigup schema": (0, '"status"'),
     "rigup schema plan > plan.schema.json": (0, "rigup plan --json"),

@@ -40,7 +40,7 @@ from rigup.planner.memory.weights import weights_of
 from rigup.programs.judge.llama_cpp import cards_text
 from rigup.units import MIB
 from tests.oracle.sizes import RELEASE, build, file_of, files, judge_digest, make_if_missing, said_of
-from tests.published.catalogue import Published
+from tests.published.models import Published
 from tests.unit.planner.asking import catalogue
 
 ENGINE = "llama.cpp"

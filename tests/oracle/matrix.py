@@ -18,9 +18,10 @@ from rigup.catalogue.kernels import KernelKey, kind_of
 from rigup.plan import Build, Plan
 from rigup.quantisation import read_scheme
 from rigup.service import EngineName
-from tests.published.catalogue import ASSUMED, CONFIGS, MODELS, SHAPES, configuration
+from tests.published.catalogue import ASSUMED, CONFIGS, SHAPES, configuration
 from tests.published.checkpoint import quantisation, stored
 from tests.published.collect import CLASSES
+from tests.published.models import MODELS
 from tests.unit.planner.asking import catalogue, decided
 
 RIGS = {

@@ -33,7 +33,9 @@ from rigup.sources.archives import fetch_source
 from tests.oracle.ask import ANSWERS, ROOT, read_answers, write_answers
 from tests.oracle.gguf_files import METADATA, MIXES, make, metadata
 from tests.oracle.matrix import M2, RIGS
-from tests.published.catalogue import CONFIGS, MODELS, Published
+from tests.published.catalogue import CONFIGS
+from tests.published.gguf import SCALED
+from tests.published.models import MODELS, Published
 from tests.unit.planner.asking import catalogue, decided
 
 RELEASE = "b11434"
@@ -109,7 +111,8 @@ def files() -> tuple[tuple[CheckpointEntry, Published], ...]:
     """Catalogued GGUF files of known metadata and types."""
     known = {one.gguf: one for one in (*MODELS, *BY_HAND) if one.gguf_architecture in METADATA}
     every = ((one, known[one.repo]) for one in catalogue().checkpoints if one.scheme == "gguf" and one.repo in known)
-    return tuple((one, published) for one, published in every if mix_of(one, published) in MIXES)
+    ruled = ((one, published) for one, published in every if SCALED not in one.sources.get("tensors", ""))
+    return tuple((one, published) for one, published in ruled if mix_of(one, published) in MIXES)
 
 
 def sizings(names: Container[str] | None = None) -> Iterator[Sizing]:

@@ -47,7 +47,7 @@ FORMS = (
         ("bin/test",),
     ),
     Form(
-        "plan", "", ("import", "example systems", "100 hosts in 100 groups", "37 models on 8x H200"), ("the planner",)
+        "plan", "", ("import", "example systems", "100 hosts in 100 groups", "58 models on 8x H200"), ("the planner",)
     ),
     Form("gateway", "", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "requests": ',), ("gateways",)),
     Form("gateway", "--latency", ('{"gateway": "haproxy", "stop": "told", "hold": 0, "direct_ms": ',), ("gateways",)),

@@ -18,7 +18,7 @@ LEAST_MIB, PART = 2.0, 0.002
 """By how much a part may differ: the larger of the two."""
 MORE_MIB, MORE = 32.0, 0.02
 """By how much the planned buffers of a card may be more than what is reserved: the larger of the two."""
-FEW = 0.07
+FEW = 0.085
 """The part of the cards that may differ more, for a reason that is listed."""
 
 Card = tuple[float, float, float]

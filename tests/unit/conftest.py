@@ -6,6 +6,7 @@ machine's own paths are replaced.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,12 @@ PROBE = "probe() { echo 'os debian-12'; }\nnvidia() { :; }"
 def pytest_runtest_teardown() -> None:
     """A verb that connects, called in this process, would leave gevent's sockets to all tests after it."""
     assert not monkey.is_anything_patched(), "the test has patched this process for gevent"
+
+
+@pytest.fixture
+def nothing_to_collect() -> None:
+    """For a test that fills the stack: a finaliser left by another test, run there, would fail this one."""
+    gc.collect()
 
 
 @pytest.fixture

@@ -89,6 +89,7 @@ def test_model_add(
 LAYER = {"mediaType": MODEL, "digest": f"sha256:{'0' * 64}", "size": 5}
 
 
+@pytest.mark.usefixtures("nothing_to_collect")
 @pytest.mark.parametrize(
     ("manifest", "kind", "says"),
     [

@@ -127,6 +127,7 @@ SOURCES = {
 }
 
 
+@pytest.mark.usefixtures("nothing_to_collect")
 @pytest.mark.parametrize("source", SOURCES)
 def test_source_that_python_cannot_read_is_one_error(index: StandInIndex, tmp_path: Path, source: str) -> None:
     members = MEMBERS | {"vllm/engine/arg_utils.py": SOURCES[source]}

@@ -134,6 +134,7 @@ def test_an_inner_limit_does_not_lift_an_outer_one() -> None:
         BoundedSession(10).get(url, timeout=20)
 
 
+@pytest.mark.usefixtures("nothing_to_collect")
 @pytest.mark.parametrize(
     "content",
     [

@@ -138,6 +138,7 @@ MANY = whole(b"[" + b"[]," * 2_000_000 + b"[]]")
 NAN = whole(b'{"sha": NaN, "files": NaN, "manifests": NaN}')
 
 
+@pytest.mark.usefixtures("nothing_to_collect")
 @pytest.mark.parametrize("party", PARTIES, ids=lambda party: party.__name__)
 @pytest.mark.parametrize(
     "script",

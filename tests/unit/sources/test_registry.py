@@ -123,6 +123,7 @@ def layers(*sizes: object) -> bytes:
     ).encode()
 
 
+@pytest.mark.usefixtures("nothing_to_collect")
 @pytest.mark.parametrize(
     "content",
     [

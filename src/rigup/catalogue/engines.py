@@ -149,7 +149,9 @@ class EngineVersion(EngineRelease):
         if self.engine == "llama.cpp":
             converted = (self.abilities.converted(name) for name in model.architectures)
             names = (model.gguf_architecture,) if model.gguf_architecture else tuple(name for name in converted if name)
-        return next((name for name in names if self.abilities.has("architectures", name)), next(iter(names), None))
+        if len(names) < 2:
+            return next(iter(names), None)
+        return next((name for name in names if self.abilities.has("architectures", name)), names[0])
 
     def lacks(self, model: Model, checkpoint: CheckpointEntry | None = None) -> bool:
         """Whether its package was read and has no architecture of the model, or of a checkpoint of it."""

@@ -96,8 +96,8 @@ def survey(request: PlanningRequest) -> Survey:
         fitting += _offloaded(request, rejected)
     elif request.service.offload == "auto" and (best := min(map(_rank, fitting))) > NEAR:
         enough = max(map(_middle_speed, fitting)) / _SLOWER
-        better = (one for one in _offloaded(request, rejected) if _rank(one) < best)
-        fitting += [one for one in better if _middle_speed(one) >= enough]
+        better = [entry for entry in rejected if _rank(entry.candidate) < best]
+        fitting += [one for one in _offloaded(request, better) if _middle_speed(one) >= enough]
     return Survey(tuple(fitting), tuple(rejected))
 
 

@@ -110,20 +110,21 @@ def _runs(counts: Sequence[int], draft_layers: int) -> Iterator[tuple[int, int]]
 
 def _shape(candidate: Candidate) -> _RankBytes:
     model, parallel = candidate.model, candidate.parallel
+    release, architecture = candidate.release, candidate.architecture
     weights = weights_of(candidate.checkpoint, model)
     tensor, stages, drafts = parallel.tensor, parallel.pipeline, draft_attention(candidate)
     sharing = expert_ranks(candidate.engine.name, tensor, parallel.data)
     extras = [0.0] * stages
-    cut = tensor if candidate.release.cuts_embeddings(candidate.architecture) else 1
-    repeated = candidate.release.repeats_embeddings(candidate.architecture)
+    cut = tensor if release.cuts_embeddings(architecture) else 1
+    repeated = release.repeats_embeddings(architecture)
     for stage in range(stages if repeated else 1):
         extras[stage] += weights.embedding / cut
     extras = [extra + tower_bytes(candidate, stage) for stage, extra in enumerate(extras)]
     head = (weights.head or (weights.embedding if stages > 1 and not repeated else 0.0)) / tensor
-    every = candidate.release.repeats_heads(candidate.architecture)
+    every = release.repeats_heads(architecture)
     extras = [extra + head * (every or stage == stages - 1) for stage, extra in enumerate(extras)]
     extras[-1] += draft_weights(candidate)
-    if positions := candidate.release.positions(candidate.architecture):
+    if positions := release.positions(architecture):
         rows = positions.factor * model.context
         tables = dict(entry.position_table(rows, positions.element_bytes) for entry in model.attention)
         extras = [extra + sum(tables.values()) for extra in extras]
@@ -142,8 +143,9 @@ def _shape(candidate: Candidate) -> _RankBytes:
         pool = vllm_pool(model, candidate.storage, flying, drafts, states, block)
     else:
         pool = sglang_pool(candidate, draft_of(candidate), drafts)
-    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, growth_of(candidate))
-    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, growth_of(candidate))
+    growth = growth_of(candidate)
+    layers = rank_layers(candidate.checkpoint, model, tensor, sharing, growth)
+    totals = rank_totals(candidate.checkpoint, model, tensor, sharing, growth)
     drafted = sum(len(entry.layers) for entry in drafts)
     return _RankBytes(layers, totals, pool, tuple(extras), tuple(overheads), runtime, drafted)
 

@@ -26,6 +26,7 @@ _UNTUNED_FACTOR = 1.25
 _RATES = {"fp8": 2, "mxfp8": 2, "nvfp4": 4}
 _LATENT = ("latent", "latent_indexed", "compressed_sparse")
 _ADA = (8, 9)
+# A100 and A30, H100 to GH200, B200 and GB200, B300 (NVIDIA's data sheets); others have GDDR or LPDDR.
 _WITH_HBM = ((8, 0), (9, 0), (10, 0), (10, 3))
 
 
